@@ -1,0 +1,111 @@
+// OpBatcher: collects commands into batches and sends them by the acknowledgement clock: at once if nothing is
+// unacknowledged, otherwise when the acknowledgement comes or a batch is full. No timer.
+//
+// Thread-safe. One for each session; a writing and a reading thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "proto/core/status.h"
+#include "telensor/v1/telensor.pb.h"
+
+namespace telensor::client {
+
+// The ordered stream, without its transport.
+class CommandStream {
+ public:
+  virtual ~CommandStream() = default;
+  virtual bool Write(const v1::CommandBatch& batch) = 0;
+  virtual bool Read(v1::EventBatch* events) = 0;
+  // Wakes Read and Write for good; called once.
+  virtual void Cancel() = 0;
+  // Why the stream ended; after Read returned false.
+  virtual absl::Status Finish() = 0;
+};
+
+struct BatcherStats {
+  uint64_t commands = 0;
+  uint64_t batches = 0;
+  uint64_t waits = 0;
+};
+
+class OpBatcher {
+ public:
+  explicit OpBatcher(std::unique_ptr<CommandStream> stream);
+  ~OpBatcher();
+
+  // Appends a command: `lock` covers it until it is destroyed, `command` is empty and `seq` its number.
+  class Appender {
+   public:
+    explicit Appender(OpBatcher* batcher);
+    ~Appender();
+    Appender(const Appender&) = delete;
+    v1::Command* command() { return command_; }
+    uint64_t seq() const { return seq_; }
+    // Names a new tensor.
+    uint64_t NewHandle() { return batcher_->next_handle_++; }
+
+   private:
+    OpBatcher* batcher_;
+    std::unique_lock<std::mutex> lock_;
+    v1::Command* command_;
+    uint64_t seq_;
+  };
+
+  // Drops a handle, in the order of the commands.
+  void Release(uint64_t handle);
+  // Sends what is waiting from the calling thread.
+  void Flush();
+  // Each flushes and waits. The error is of what was waited for, or of something before it that had no result.
+  absl::StatusOr<v1::ReadResult> WaitRead(uint64_t seq);
+  absl::StatusOr<v1::DynamicResult> WaitDynamic(uint64_t seq);
+  absl::Status WaitExecuted(uint64_t seq);
+  // What failed without a result to carry it, once.
+  absl::Status TakeError();
+  // Not OK once the connection is gone.
+  absl::Status connection_status();
+  BatcherStats stats();
+
+ private:
+  static constexpr int kFullCommands = 512;
+  static constexpr size_t kMaxUnsentCommands = 16384;  // about 1 MiB; past it the caller waits
+
+  void Send();
+  void WriterLoop();
+  void ReaderLoop();
+  template <typename Result>
+  absl::StatusOr<Result> Wait(uint64_t seq, std::map<uint64_t, Result>* results);
+
+  std::unique_ptr<CommandStream> stream_;
+  std::mutex write_mu_;  // before mu_: who holds it takes the batch and writes it
+  std::mutex mu_;
+  std::condition_variable writer_wakes_;
+  std::condition_variable caller_wakes_;
+  std::unique_ptr<v1::CommandBatch> current_;
+  std::unique_ptr<v1::CommandBatch> spare_;
+  int count_ = 0;          // commands of current_; the batch keeps cleared ones behind them
+  size_t inline_bytes_ = 0;
+  uint64_t next_seq_ = 1;  // of the next command
+  uint64_t sent_seq_ = 0;
+  uint64_t acked_seq_ = 0;
+  uint64_t next_handle_ = 1;
+  bool writer_idle_ = true;
+  bool stopping_ = false;
+  int waiters_ = 0;
+  absl::Status closed_;
+  absl::Status error_;
+  std::map<uint64_t, v1::ReadResult> reads_;
+  std::map<uint64_t, v1::DynamicResult> dynamics_;
+  BatcherStats stats_;
+  std::thread writer_;
+  std::thread reader_;
+};
+
+absl::Status FromWire(const v1::Error& error);
+
+}  // namespace telensor::client

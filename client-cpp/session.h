@@ -1,0 +1,90 @@
+// Session: a client's side of one server session: metadata rules, names of results, the mirror of the graph.
+//
+// Thread-safe but for the state of a single tensor. One for the process, made at first use and never destroyed;
+// it ends with the process.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "client-cpp/connection.h"
+#include "client-cpp/embedded_server.h"
+#include "client-cpp/tensor.h"
+#include "client-cpp/tensor_state.h"
+#include "proto/core/op_args.h"
+
+namespace telensor::client {
+
+using TensorRefs = absl::InlinedVector<TensorRef, 1>;
+
+class Session {
+ public:
+  // Opens a session with a server; with none named (argument, TELENSOR_ADDR), with a private one.
+  static absl::StatusOr<Session*> Open(const std::string& address);
+  // The process's session, opened at first use.
+  static absl::StatusOr<Session*> Default();
+  // Where to look for telensord first when a private server is started; and how this client calls itself.
+  static void SetHints(const std::string& server_folder, const std::string& client_name);
+  static Session* Existing();
+
+  // Issues one op. `attrs` by attribute slot; missing trailing ones are the row's defaults. In place, the first operand
+  // is written and is the result.
+  absl::Status Call(const OpSchema& schema, absl::Span<const Operand> inputs, absl::Span<const Value> attrs,
+                    bool in_place, TensorRefs* results);
+
+  absl::Status Backward(TensorState* root, TensorState* gradient, bool retain_graph, bool create_graph);
+  absl::Status Grad(absl::Span<TensorState* const> roots, absl::Span<TensorState* const> gradients,
+                    absl::Span<TensorState* const> inputs, bool retain_graph, bool create_graph, bool allow_unused,
+                    std::vector<TensorRef>* results);
+  absl::Status SetRequiresGrad(TensorState* tensor, bool on);
+  absl::Status SetGrad(TensorState* tensor, TensorState* gradient);
+
+  absl::StatusOr<TensorRef> FromHost(const void* data, const TensorMeta& meta);
+  absl::StatusOr<std::string> ToHost(TensorState* tensor);
+  absl::Status Synchronize();
+  absl::Status Seed(uint64_t seed);
+  absl::Status SetDefaultDType(DType dtype);
+  DType default_dtype() const { return default_dtype_; }
+  void Release(uint64_t handle);
+
+  int default_device() const { return static_cast<int>(connection_->session().default_device()); }
+  const v1::OpenSessionResponse& description() const { return connection_->session(); }
+  absl::StatusOr<v1::GetStatusResponse> GetStatus() { return connection_->GetStatus(); }
+  BatcherStats stats() { return batcher_->stats(); }
+  const std::string& address() const { return address_; }
+
+ private:
+  Session() = default;
+  absl::Status CheckUsable() const;
+  absl::Status MapOps();
+  void Record(const OpSchema& schema, absl::Span<const Operand> inputs, bool in_place, TensorRefs* results);
+  absl::Status CheckInPlaceAllowed(const TensorState* self) const;
+  void FillCommand(v1::Command* command, const OpSchema& schema, absl::Span<const Operand> inputs,
+                   absl::Span<const Value* const> attrs, bool in_place);
+  absl::Status AfterCommand(uint64_t seq);
+  struct Walk;
+  // The node that stands for the server's record of a backward pass.
+  static NodeRef HistoryOf(const Walk& walk);
+  absl::Status WalkGraph(absl::Span<TensorState* const> roots, bool free_saved, Walk* walk);
+
+  std::string address_;
+  std::unique_ptr<EmbeddedServer> server_;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<OpBatcher> batcher_;
+  std::vector<int> op_map_;  // our op ids to the server's; -1: it has no such row. Empty: the tables agree
+  DType default_dtype_ = DType::kFloat32;
+  int pid_ = 0;
+  bool sync_ = false;  // TELENSOR_SYNC=1: every op waits, so that errors show where they are made
+};
+
+// Recording of gradients, of the calling thread.
+bool GradEnabled();
+void SetGradEnabled(bool on);
+
+// An error as the API throws it.
+Error ToError(const absl::Status& status);
+
+}  // namespace telensor::client

@@ -1,0 +1,413 @@
+#include "server/executor.h"
+
+#include <cstring>
+
+#include "proto/core/shape_util.h"
+#include "server/op_call.h"
+
+namespace telensor::server {
+namespace {
+
+// Work a session's own reading thread may do: beyond this the device's compute thread takes over.
+constexpr int64_t kSmallElements = 16384;
+
+rt::Ref<Failure> NewFailure(absl::Status status, uint64_t seq) {
+  return rt::Ref<Failure>(new Failure(std::move(status), seq));
+}
+
+void FillError(const Failure& failure, v1::Error* error) {
+  error->set_code(static_cast<int>(failure.status.code()));
+  error->set_message(std::string(failure.status.message()));
+  error->set_seq(failure.seq);
+}
+
+absl::Status UnknownHandle(uint64_t handle) {
+  return absl::NotFoundError(absl::StrCat("no tensor has the handle ", handle, " in this session"));
+}
+
+}  // namespace
+
+Executor::Executor(std::vector<rt::Device*> devices, size_t memory_limit, ExecutorLimits limits)
+    : limits_(limits),
+      budget_(memory_limit > 0 ? memory_limit : SIZE_MAX),
+      context_(std::move(devices), &budget_),
+      recorder_(&context_),
+      engine_(&recorder_),
+      table_(limits.max_handles) {}
+
+Executor::~Executor() = default;
+
+Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand* out) {
+  const TensorTable::Entry entry = table_.Find(handle);
+  Resolved resolved;
+  if (entry.pending) {
+    resolved.outcome = Outcome::kWaiting;
+  } else if (entry.failure != nullptr) {
+    resolved.failure = rt::Ref<Failure>(entry.failure);
+  } else if (entry.tensor == nullptr) {
+    resolved.failure = NewFailure(UnknownHandle(handle), seq);
+  } else {
+    out->tensor = entry.tensor;
+  }
+  return resolved;
+}
+
+void Executor::Fail(const v1::Command& command, uint64_t seq, rt::Ref<Failure> failure, v1::EventBatch* events) {
+  if (command.outputs_size() == 0 || command.kind() == v1::Command::KIND_BACKWARD) {
+    v1::CommandError* error = events->add_errors();
+    error->set_seq(seq);
+    FillError(*failure, error->mutable_error());
+  }
+  // Backward names pairs of leaf and gradient: only gradients are its outputs.
+  const int step = command.kind() == v1::Command::KIND_BACKWARD ? 2 : 1;
+  for (int i = step - 1; i < command.outputs_size(); i += step) {
+    const uint64_t handle = command.outputs(i);
+    // A gradient that was there before stays.
+    if (table_.Find(handle).found() || !table_.CheckNew(handle).ok()) continue;
+    table_.PutFailure(handle, failure);
+  }
+}
+
+Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events) {
+  Outcome outcome = Outcome::kDone;
+  absl::Status status;
+  switch (command.kind()) {
+    case v1::Command::KIND_OP: outcome = RunOp(command, seq, small_only, events); break;
+    case v1::Command::KIND_READ: outcome = RunRead(command, seq, events); break;
+    case v1::Command::KIND_WRITE: status = RunWrite(command); break;
+    case v1::Command::KIND_UPLOAD: status = RunUpload(command); break;
+    case v1::Command::KIND_RELEASE: break;
+    case v1::Command::KIND_FENCE: break;
+    case v1::Command::KIND_SEED: context_.Seed(command.seed()); break;
+    case v1::Command::KIND_DEFAULT_DTYPE:
+      if (IsFloating(static_cast<DType>(command.dtype())) && IsValid(static_cast<DType>(command.dtype()))) {
+        context_.default_float = static_cast<DType>(command.dtype());
+      } else {
+        status = InvalidArgument("only floating-point types are supported as the default type");
+      }
+      break;
+    case v1::Command::KIND_BACKWARD:
+    case v1::Command::KIND_GRAD:
+      if (small_only) return Outcome::kTooLarge;
+      outcome = RunWithTensors(command, seq, events);
+      break;
+    case v1::Command::KIND_REQUIRES_GRAD:
+    case v1::Command::KIND_CLEAR_GRAD:
+    case v1::Command::KIND_SET_GRAD: outcome = RunWithTensors(command, seq, events); break;
+    default: status = InvalidArgument("a command of unknown kind ", static_cast<int>(command.kind()));
+  }
+  if (outcome != Outcome::kDone) return outcome;
+  if (!status.ok()) Fail(command, seq, NewFailure(std::move(status), seq), events);
+  for (const uint64_t handle : command.release()) table_.Erase(handle);
+  return Outcome::kDone;
+}
+
+Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events) {
+  const auto fail = [&](rt::Ref<Failure> failure) {
+    AddDynamicFailure(command, seq, *failure, events);
+    Fail(command, seq, std::move(failure), events);
+    return Outcome::kDone;
+  };
+  const OpTable& table = OpTable::Get();
+  if (command.op() >= static_cast<uint32_t>(table.size())) {
+    return fail(NewFailure(absl::UnimplementedError(absl::StrCat("this server has no op number ", command.op())), seq));
+  }
+  const OpSchema& schema = table.at(static_cast<OpId>(command.op()));
+  const int min_inputs = schema.list_slot >= 0 ? schema.num_inputs - 1 : schema.num_inputs;
+  if (command.inputs_size() < min_inputs || (schema.list_slot < 0 && command.inputs_size() > schema.num_inputs)) {
+    return fail(NewFailure(InvalidArgument(schema.name, ": takes ", static_cast<int>(schema.num_inputs), " tensors, not ",
+                                           command.inputs_size()), seq));
+  }
+
+  absl::InlinedVector<rt::Operand, 4> operands(command.inputs_size());
+  int next_scalar = 0;
+  int64_t work = 0;
+  const int list = command.inputs_size() - (schema.num_inputs - 1);
+  for (int i = 0; i < command.inputs_size(); ++i) {
+    const int slot = schema.list_slot < 0 || i < schema.list_slot ? i
+                     : i < schema.list_slot + list                ? schema.list_slot
+                                                                  : i - list + 1;
+    const Param& param = *schema.input_params[slot];
+    if (command.inputs(i) != 0) {
+      Resolved resolved = Resolve(command.inputs(i), seq, &operands[i]);
+      if (resolved.outcome != Outcome::kDone) return resolved.outcome;
+      if (resolved.failed()) return fail(std::move(resolved.failure));
+      work += operands[i].tensor->meta().numel();
+    } else if (param.type == ParamType::kTensorOrScalar && next_scalar < command.scalars_size()) {
+      absl::StatusOr<Scalar> scalar = OpCall::ReadScalar(command.scalars(next_scalar++));
+      if (!scalar.ok()) return fail(NewFailure(scalar.status(), seq));
+      operands[i].scalar = *scalar;
+    } else if (!param.optional) {
+      return fail(NewFailure(InvalidArgument(schema.base_name, "(): argument '", param.name, "' must be a Tensor, not None"), seq));
+    }
+  }
+  if (small_only && work > kSmallElements) return Outcome::kTooLarge;
+
+  OpCall call;
+  if (absl::Status status = call.ReadAttributes(schema, command); !status.ok()) return fail(NewFailure(status, seq));
+  // Without an operand to measure, a creation op is small if its sizes say so.
+  if (small_only && schema.num_inputs == 0) {
+    for (const Value* v : call.attrs()) {
+      int64_t n = 1;
+      for (int64_t s : v->ints()) n = s > kSmallElements || n > kSmallElements ? kSmallElements + 1 : n * s;
+      if (n > kSmallElements || (v->kind() == Value::Kind::kInt && v->i() > kSmallElements)) return Outcome::kTooLarge;
+    }
+  }
+  const bool in_place = (command.flags() & v1::COMMAND_FLAG_IN_PLACE) != 0;
+  if (in_place && !schema.has_inplace && !schema.inplace_only) {
+    return fail(NewFailure(InvalidArgument(schema.name, " has no in-place form"), seq));
+  }
+  for (const uint64_t handle : command.outputs()) {
+    if (absl::Status status = table_.CheckNew(handle); !status.ok()) return fail(NewFailure(status, seq));
+  }
+  recorder_.set_recording((command.flags() & v1::COMMAND_FLAG_RECORD) != 0);
+  absl::StatusOr<rt::TensorList> results = recorder_.Call(schema, operands, call.attrs(), in_place);
+  recorder_.set_recording(false);
+  ++ops_run_;
+  if (!results.ok()) return fail(NewFailure(results.status(), seq));
+  if (in_place || schema.inplace_only) return Outcome::kDone;
+  if (static_cast<int>(results->size()) != command.outputs_size()) {
+    return fail(NewFailure(InvalidArgument(schema.name, ": gives ", results->size(), " results, not ",
+                                           command.outputs_size()), seq));
+  }
+  if ((command.flags() & v1::COMMAND_FLAG_WANT_META) != 0) {
+    v1::DynamicResult* dynamic = events->add_dynamics();
+    dynamic->set_seq(seq);
+    for (int64_t s : (*results)[0]->meta().sizes) dynamic->add_sizes(s);
+  }
+  for (int i = 0; i < command.outputs_size(); ++i) table_.Put(command.outputs(i), std::move((*results)[i]));
+  return Outcome::kDone;
+}
+
+void Executor::AddDynamicFailure(const v1::Command& command, uint64_t seq, const Failure& failure,
+                                 v1::EventBatch* events) {
+  if ((command.flags() & v1::COMMAND_FLAG_WANT_META) == 0) return;
+  v1::DynamicResult* dynamic = events->add_dynamics();
+  dynamic->set_seq(seq);
+  FillError(failure, dynamic->mutable_error());
+}
+
+Executor::Outcome Executor::RunWithTensors(const v1::Command& command, uint64_t seq, v1::EventBatch* events) {
+  std::vector<rt::Tensor> inputs;
+  for (const uint64_t handle : command.inputs()) {
+    rt::Operand operand;
+    if (handle != 0) {
+      Resolved resolved = Resolve(handle, seq, &operand);
+      if (resolved.outcome != Outcome::kDone) return resolved.outcome;
+      if (resolved.failed()) {
+        Fail(command, seq, std::move(resolved.failure), events);
+        return Outcome::kDone;
+      }
+    }
+    inputs.emplace_back(operand.tensor);
+  }
+  absl::Status status;
+  switch (command.kind()) {
+    case v1::Command::KIND_BACKWARD: status = RunBackward(command, inputs); break;
+    case v1::Command::KIND_GRAD: status = RunGrad(command, inputs); break;
+    case v1::Command::KIND_REQUIRES_GRAD:
+      for (const rt::Tensor& t : inputs) {
+        if (!t) continue;
+        const bool on = (command.flags() & v1::COMMAND_FLAG_REQUIRES_GRAD) != 0;
+        rt::AutogradMeta& meta = rt::AutogradMeta::Of(t.get());
+        if (on && !IsFloating(t->meta().dtype)) {
+          status = InvalidArgument("only Tensors of floating point and complex dtype can require gradients");
+        } else if (meta.grad_fn) {
+          status = AutogradError("you can only change requires_grad flags of leaf variables.");
+        } else {
+          meta.requires_grad = on;
+        }
+      }
+      break;
+    case v1::Command::KIND_CLEAR_GRAD:
+      for (const rt::Tensor& t : inputs) {
+        if (t) rt::AutogradMeta::Of(t.get()).grad = nullptr;
+      }
+      break;
+    case v1::Command::KIND_SET_GRAD:
+      if (inputs.size() != 2 || !inputs[0] || !inputs[1]) {
+        status = InvalidArgument("set_grad: takes a leaf and a gradient");
+      } else if (inputs[0]->meta().sizes != inputs[1]->meta().sizes) {
+        status = InvalidArgument("assigned grad has data of a different size");
+      } else if (inputs[0]->meta().dtype != inputs[1]->meta().dtype) {
+        status = InvalidArgument("assigned grad has data of a different type");
+      } else {
+        rt::AutogradMeta::Of(inputs[0].get()).grad = inputs[1];
+      }
+      break;
+    default: break;
+  }
+  if (!status.ok()) Fail(command, seq, NewFailure(std::move(status), seq), events);
+  return Outcome::kDone;
+}
+
+absl::Status Executor::RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs) {
+  if (inputs.size() != 2 || !inputs[0] || command.outputs_size() % 2 != 0) {
+    return InvalidArgument("backward: takes a root and a gradient, and pairs of leaf and gradient handles");
+  }
+  for (int i = 0; i < command.outputs_size(); i += 2) {
+    if (table_.Find(command.outputs(i)).tensor == nullptr) return UnknownHandle(command.outputs(i));
+    TD_RETURN_IF_ERROR(table_.CheckNew(command.outputs(i + 1)));
+  }
+  rt::BackwardOptions options;
+  options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
+  options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
+  TD_RETURN_IF_ERROR(engine_.Backward({&inputs[0], 1}, {&inputs[1], 1}, options));
+  for (int i = 0; i < command.outputs_size(); i += 2) {
+    rt::TensorImpl* leaf = table_.Find(command.outputs(i)).tensor;
+    const rt::AutogradMeta* meta = rt::AutogradMeta::Find(leaf);
+    if (meta == nullptr || !meta->grad) return absl::InternalError("backward reached no gradient for a leaf");
+    table_.Put(command.outputs(i + 1), meta->grad);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt::Tensor>& inputs) {
+  const int64_t n = command.sizes_size() == 1 ? command.sizes(0) : -1;
+  if (n < 1 || n > static_cast<int64_t>(inputs.size()) / 2 ||
+      static_cast<int64_t>(inputs.size()) - 2 * n != command.outputs_size()) {
+    return InvalidArgument("grad: takes n roots, n gradients and as many inputs as outputs");
+  }
+  const absl::Span<const rt::Tensor> all(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] && (i < static_cast<size_t>(n) || i >= static_cast<size_t>(2 * n))) {
+      return InvalidArgument("grad: a tensor is missing");
+    }
+  }
+  for (const uint64_t handle : command.outputs()) {
+    if (handle != 0) TD_RETURN_IF_ERROR(table_.CheckNew(handle));
+  }
+  rt::BackwardOptions options;
+  options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
+  options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
+  TD_ASSIGN_OR_RETURN(std::vector<rt::Tensor> grads,
+                      engine_.Grad(all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n), options));
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (command.outputs(static_cast<int>(i)) == 0) continue;  // the client knows that none flows there
+    if (!grads[i]) {
+      return AutogradError(
+          "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
+          "is the desired behavior.");
+    }
+    table_.Put(command.outputs(static_cast<int>(i)), std::move(grads[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<rt::Tensor> Executor::NewTensor(const v1::Command& command) {
+  if (command.outputs_size() != 1) return InvalidArgument("a write names one handle");
+  TD_RETURN_IF_ERROR(table_.CheckNew(command.outputs(0)));
+  TensorMeta meta;
+  TD_ASSIGN_OR_RETURN(meta.sizes, CheckedSizes({command.sizes().begin(), command.sizes().end()}));
+  meta.dtype = static_cast<DType>(command.dtype());
+  if (!IsValid(meta.dtype)) return InvalidArgument("no dtype has the number ", static_cast<int>(command.dtype()));
+  TD_RETURN_IF_ERROR(context_.device(command.device()).status());
+  meta.device = static_cast<DeviceIndex>(command.device());
+  meta.strides = ContiguousStrides(meta.sizes);
+  return recorder_.dispatcher().Empty(meta);
+}
+
+absl::Status Executor::RunWrite(const v1::Command& command) {
+  TD_ASSIGN_OR_RETURN(rt::Tensor tensor, NewTensor(command));
+  const int64_t bytes = tensor->meta().bytes();
+  if (static_cast<int64_t>(command.data().size()) != bytes) {
+    return InvalidArgument("a write of ", bytes, " bytes brought ", command.data().size());
+  }
+  if (bytes > 0) {
+    rt::Device& device = tensor->device();
+    TD_ASSIGN_OR_RETURN(rt::Stream* stream, context_.stream(device.index()));
+    TD_RETURN_IF_ERROR(device.Check(device.api().copy_to_device(device.backend_device(), tensor->data(),
+                                                                command.data().data(), bytes, stream->handle()),
+                                    "copy to the device"));
+    if (!device.host_accessible()) TD_RETURN_IF_ERROR(stream->Synchronize());  // the message goes away
+  }
+  // A bool is 0 or 1 in memory, whatever a client sends.
+  if (tensor->meta().dtype == DType::kBool && tensor->device().host_accessible()) {
+    uint8_t* flags = static_cast<uint8_t*>(tensor->data());
+    for (int64_t i = 0; i < bytes; ++i) flags[i] = flags[i] != 0;
+  }
+  table_.Put(command.outputs(0), std::move(tensor));
+  return absl::OkStatus();
+}
+
+absl::Status Executor::RunUpload(const v1::Command& command) {
+  TD_ASSIGN_OR_RETURN(rt::Tensor tensor, NewTensor(command));
+  table_.PutPending(command.outputs(0), std::move(tensor));
+  return absl::OkStatus();
+}
+
+rt::Tensor Executor::FindPending(Handle handle) const {
+  const TensorTable::Entry entry = table_.Find(handle);
+  return entry.pending ? rt::Tensor(entry.tensor) : nullptr;
+}
+
+void Executor::FinishUpload(Handle handle, const absl::Status& status) {
+  if (!table_.Find(handle).pending) return;  // released meanwhile
+  if (status.ok()) {
+    table_.Settle(handle);
+  } else {
+    table_.PutFailure(handle, NewFailure(status, 0));
+  }
+}
+
+absl::StatusOr<std::string> Executor::ReadBytes(rt::TensorImpl* tensor) {
+  TD_ASSIGN_OR_RETURN(rt::Tensor dense, recorder_.dispatcher().Contiguous(tensor));
+  const size_t bytes = static_cast<size_t>(dense->meta().bytes());
+  std::string data(bytes, '\0');
+  if (bytes == 0) return data;
+  rt::Device& device = dense->device();
+  TD_ASSIGN_OR_RETURN(rt::Stream* stream, context_.stream(device.index()));
+  TD_RETURN_IF_ERROR(device.Check(
+      device.api().copy_to_host(device.backend_device(), data.data(), dense->data(), bytes, stream->handle()),
+      "copy to the host"));
+  TD_RETURN_IF_ERROR(stream->Synchronize());
+  return data;
+}
+
+Executor::Outcome Executor::RunRead(const v1::Command& command, uint64_t seq, v1::EventBatch* events) {
+  rt::Operand operand;
+  rt::Ref<Failure> failure;
+  if (command.inputs_size() != 1) {
+    failure = NewFailure(InvalidArgument("a read names one handle"), seq);
+  } else {
+    Resolved resolved = Resolve(command.inputs(0), seq, &operand);
+    if (resolved.outcome != Outcome::kDone) return resolved.outcome;
+    failure = std::move(resolved.failure);
+  }
+  v1::ReadResult* result = events->add_reads();
+  result->set_seq(seq);
+  if (!failure) {
+    const size_t bytes = static_cast<size_t>(operand.tensor->meta().bytes());
+    const bool inline_result = bytes <= limits_.max_inline_bytes;
+    absl::StatusOr<std::string> data;
+    if (!inline_result && (downloads_.size() >= limits_.max_pending_downloads ||
+                           download_bytes_ + bytes > limits_.max_pending_download_bytes)) {
+      data = absl::ResourceExhaustedError(absl::StrCat("pending downloads: limit ", limits_.max_pending_download_bytes,
+                                                       " bytes, used ", download_bytes_, ", requested ", bytes));
+    } else {
+      data = ReadBytes(operand.tensor);
+    }
+    if (!data.ok()) {
+      failure = NewFailure(data.status(), seq);
+    } else if (inline_result) {
+      result->set_data(*std::move(data));
+    } else {
+      download_bytes_ += data->size();
+      downloads_[seq] = *std::move(data);
+      result->set_too_large(true);
+    }
+  }
+  if (failure) FillError(*failure, result->mutable_error());
+  return Outcome::kDone;
+}
+
+absl::StatusOr<std::string> Executor::TakeDownload(uint64_t read_seq) {
+  auto it = downloads_.find(read_seq);
+  if (it == downloads_.end()) return absl::NotFoundError(absl::StrCat("no read number ", read_seq, " waits to be fetched"));
+  std::string data = std::move(it->second);
+  downloads_.erase(it);
+  download_bytes_ -= data.size();
+  return data;
+}
+
+}  // namespace telensor::server
