@@ -12,13 +12,6 @@ bool CarriesGradient(const TensorImpl* tensor) {
   return tensor != nullptr && IsFloating(tensor->meta().dtype) && RequiresGrad(tensor);
 }
 
-// Input slots that some formula gives a gradient for.
-uint32_t DifferentiableSlots(const OpSchema& schema) {
-  uint32_t slots = 0;
-  for (int g = 0; g < schema.num_grads; ++g) slots |= schema.grads[g].inputs;
-  return slots;
-}
-
 }  // namespace
 
 // What a composite's formula sees: the call itself.
@@ -115,7 +108,7 @@ absl::StatusOr<TensorList> Recorder::Call(const OpSchema& schema, absl::Span<con
   Ref<OpNode> node;
   Tensor original;  // of an in-place call whose backward needs what self was
   if (record) {
-    const uint32_t slots = DifferentiableSlots(schema);
+    const uint32_t slots = schema.differentiable_inputs;
     const int list = static_cast<int>(inputs.size()) - (schema.num_inputs - 1);
     // Edges first: asking for one may make a node, which must count as the earlier.
     absl::InlinedVector<Edge, 2> edges(inputs.size());

@@ -1,7 +1,7 @@
 #include "client-cpp/session.h"
 
+#include <pthread.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -18,6 +18,9 @@ std::mutex g_mu;
 std::atomic<Session*> g_session{nullptr};
 std::string g_server_folder;                    // guarded by g_mu
 std::string g_client_name = "telensor-cpp 0.1.0";
+
+// Set in a child that was forked while a session was open: asking for the process id costs as much as an op.
+std::atomic<bool> g_forked{false};
 
 thread_local bool t_grad_enabled = true;
 
@@ -43,13 +46,6 @@ bool SavesTensors(const OpSchema& schema) {
     if ((schema.grads[g].saved_inputs | schema.grads[g].saved_outputs) != 0) return true;
   }
   return schema.composite() || schema.fused;
-}
-
-uint32_t DifferentiableSlots(const OpSchema& schema) {
-  if (schema.composite() || schema.fused) return ~0u;
-  uint32_t slots = 0;
-  for (int g = 0; g < schema.num_grads; ++g) slots |= schema.grads[g].inputs;
-  return slots;
 }
 
 bool CarriesGradient(const TensorState* t) { return t != nullptr && IsFloating(t->meta.dtype) && t->RequiresGrad(); }
@@ -107,7 +103,7 @@ absl::StatusOr<Session*> Session::Open(const std::string& address) {
   TD_ASSIGN_OR_RETURN(session->connection_, Connection::Open(session->address_, g_client_name));
   TD_RETURN_IF_ERROR(session->MapOps());
   session->batcher_ = std::make_unique<OpBatcher>(session->connection_->OpenStream());
-  session->pid_ = getpid();
+  pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
   const char* sync = std::getenv("TELENSOR_SYNC");
   session->sync_ = sync != nullptr && sync[0] == '1';
   uint64_t seed = 0;
@@ -116,7 +112,7 @@ absl::StatusOr<Session*> Session::Open(const std::string& address) {
   // Ends with the process: tensors may outlive every other static object.
   std::atexit([] {
     Session* last = Existing();
-    if (last == nullptr || last->pid_ != getpid()) return;
+    if (last == nullptr || g_forked) return;
     last->batcher_->Flush();
     last->server_.reset();
   });
@@ -138,14 +134,14 @@ absl::Status Session::MapOps() {
 }
 
 absl::Status Session::CheckUsable() const {
-  if (__builtin_expect(pid_ == getpid(), 1)) return absl::OkStatus();
+  if (__builtin_expect(!g_forked.load(std::memory_order_relaxed), 1)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "this process was forked from one with a telensor session: its tensors and its connection belong to the parent. "
       "Make tensors in the parent, or start the process by 'spawn'.");
 }
 
 void Session::Release(uint64_t handle) {
-  if (pid_ == getpid()) batcher_->Release(handle);
+  if (!g_forked.load(std::memory_order_relaxed)) batcher_->Release(handle);
 }
 
 absl::Status Session::CheckInPlaceAllowed(const TensorState* self) const {
@@ -273,7 +269,7 @@ void Session::Record(const OpSchema& schema, absl::Span<const Operand> inputs, b
   }
   NodeRef node;
   if (record) {
-    const uint32_t slots = DifferentiableSlots(schema);
+    const uint32_t slots = schema.differentiable_inputs;
     const int list = static_cast<int>(inputs.size()) - (schema.num_inputs - 1);
     bool any = false;
     NodeRef made = NodeRef::Adopt(new GradNode(&schema));

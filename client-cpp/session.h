@@ -76,7 +76,6 @@ class Session {
   std::unique_ptr<OpBatcher> batcher_;
   std::vector<int> op_map_;  // our op ids to the server's; -1: it has no such row. Empty: the tables agree
   DType default_dtype_ = DType::kFloat32;
-  int pid_ = 0;
   bool sync_ = false;  // TELENSOR_SYNC=1: every op waits, so that errors show where they are made
 };
 

@@ -255,9 +255,17 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
   TD_RETURN_IF_ERROR(engine_.Backward({&inputs[0], 1}, {&inputs[1], 1}, options));
   for (int i = 0; i < command.outputs_size(); i += 2) {
     rt::TensorImpl* leaf = table_.Find(command.outputs(i)).tensor;
-    const rt::AutogradMeta* meta = rt::AutogradMeta::Find(leaf);
-    if (meta == nullptr || !meta->grad) return absl::InternalError("backward reached no gradient for a leaf");
-    table_.Put(command.outputs(i + 1), meta->grad);
+    rt::AutogradMeta& meta = rt::AutogradMeta::Of(leaf);
+    if (!meta.grad) {
+      // The client's graph knows an op's inputs, not which branch of its formula was taken: no gradient flowed here.
+      TensorMeta zero = leaf->meta();
+      zero.offset = 0;
+      zero.strides = ContiguousStrides(zero.sizes);
+      TD_ASSIGN_OR_RETURN(meta.grad, recorder_.dispatcher().Empty(zero));
+      const rt::Operand fill[] = {{meta.grad.get(), {}}, {nullptr, Scalar(0)}};
+      TD_RETURN_IF_ERROR(recorder_.Call(*OpTable::Get().Find("fill_"), fill, {}, true).status());
+    }
+    table_.Put(command.outputs(i + 1), meta.grad);
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,8 @@
 
 #include "proto/core/meta_rules.h"
 
+#include "proto/core/meta_rules.h"
+
 namespace telensor {
 namespace {
 
@@ -113,6 +115,17 @@ bool Fits(ParamType type, const Value& v) {
     case ParamType::kString: return v.kind() == Value::Kind::kString;
     default: return false;
   }
+}
+
+// Two tensors alike in everything, dense: what most calls of binary rows are. They skip the rules.
+bool SameBinary(const OpArgs& call) {
+  if (call.num_inputs != 2 || call.schema->shape_rules[0].fn != rules::ShapeBroadcast ||
+      call.schema->dtype_rules[0].fn != rules::DTypePromote) {
+    return false;
+  }
+  const TensorMeta *a = call.inputs[0], *b = call.inputs[1];
+  return a != nullptr && b != nullptr && a->dtype == b->dtype && a->device == b->device && a->sizes == b->sizes &&
+         a->contiguous() && b->contiguous();
 }
 
 }  // namespace

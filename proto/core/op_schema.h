@@ -92,6 +92,7 @@ struct OpSchema {
   int8_t num_attrs;
   int8_t num_outputs;     // -1 where it returns a list
   uint32_t mutates;       // input slots written besides the first of an in-place call
+  uint32_t differentiable_inputs;  // input slots that a gradient can flow into
   const Param* params;
   int8_t num_params;
   const Param* const* attr_params;  // by attribute slot

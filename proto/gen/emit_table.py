@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 
-from formula import Compiler, compile_grads
+from formula import Compiler, compile_grads, differentiable_inputs
 from table import TableError, _split
 
 
@@ -131,10 +131,11 @@ class Emitter:
             f"OpKind::{kind}, {flag(op.row.get('elementwise'))}, {flag(op.row.get('inplace'))}, "
             f"{flag(op.inplace_only)}, {flag(op.row.get('fused'))}, {flag(op.returns_list)}, {flag(differentiable)}, "
             f"{len(op.inputs)}, {op.list_slot}, {len(op.attrs)}, {-1 if op.returns_list else len(op.outputs)}, "
-            f"{mutates}u, {f'k_{n}_params' if params else 'nullptr'}, {len(params)}, {arrays['attr']}, {arrays['input']}, "
+            f"{mutates}u, {self.flows[op.name]}u, {f'k_{n}_params' if params else 'nullptr'}, {len(params)}, {arrays['attr']}, {arrays['input']}, "
             f"{names}, {shape}, {dtype}, {num_shape}, {num_dtype}, {forward}, {grads_name}, {len(grads)}}}")
 
     def emit(self):
+        self.flows = differentiable_inputs(self.pool, self.ops)
         rows = [self.row(op) for op in self.ops]
         exprs = ",\n".join(
             f"    {{ExprKind::{k}, {a}, {first}, {count}}}" for k, a, first, count in self.pool.exprs)

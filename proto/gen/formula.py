@@ -210,3 +210,48 @@ def compile_grads(pool, op):
     if missing:
         raise TableError(f"{op.name}: no gradient and no explicit \"none\" for {missing}")
     return grads
+
+
+def differentiable_inputs(pool, ops):
+    """{op name: bits of the input slots that a gradient can flow into}, through formulas of formulas."""
+    known = {}
+
+    def of(op):
+        if op.name in known:
+            return known[op.name]
+        grad = op.row.get("grad")
+        if isinstance(grad, dict):
+            slots = 0
+            for key, text in grad.items():
+                for name in key.split(","):
+                    slots |= 0 if text == "none" else 1 << op.by_name[name.strip()].slot
+        elif grad == "none" or "formula" not in op.row:
+            slots = 0
+        else:
+            compiler = Compiler(pool, op, gradient=False)
+            root = compiler.compile(op.row["formula"])
+            slots = flow(root, compiler.let_exprs)
+        known[op.name] = slots
+        return slots
+
+    def flow(index, lets):
+        kind, a, first, count = pool.exprs[index]
+        args = pool.args[first:first + count]
+        if kind == "kInput":
+            return 1 << a
+        if kind == "kLet":
+            return flow(lets[a], lets)
+        if kind == "kCondition":
+            args = args[1:]  # the test only looks at it
+        elif kind == "kCall":
+            op = ops[a]
+            slots = of(op)
+            args = [arg for arg, param in zip(args, op.params) if param.is_tensor and slots >> param.slot & 1]
+        elif kind not in ("kList", "kTuple", "kItem"):
+            return 0
+        mask = 0
+        for arg in args:
+            mask |= flow(arg, lets)
+        return mask
+
+    return {op.name: of(op) for op in ops}

@@ -69,7 +69,7 @@ class _BatchNorm(Module):
         key = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             # Files from before the counter: it starts at what it is.
-            state_dict = type(state_dict)(state_dict)
+            state_dict = dict(state_dict)
             state_dict[key] = self.num_batches_tracked.detach().clone()
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
