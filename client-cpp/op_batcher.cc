@@ -1,5 +1,7 @@
 #include "client-cpp/op_batcher.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 
 namespace telensor::client {
@@ -28,7 +30,8 @@ OpBatcher::~OpBatcher() {
   reader_.join();
 }
 
-OpBatcher::Appender::Appender(OpBatcher* batcher) : batcher_(batcher), lock_(batcher->mu_) {
+OpBatcher::Appender::Appender(OpBatcher* batcher, bool flushes)
+    : batcher_(batcher), lock_(batcher->mu_), flushes_(flushes) {
   if (__builtin_expect(static_cast<size_t>(batcher->count_) >= kMaxUnsentCommands || batcher->inline_bytes_ > (1 << 20), 0)) {
     batcher->writer_wakes_.notify_one();
     batcher->caller_wakes_.wait(lock_, [batcher] {
@@ -50,7 +53,7 @@ OpBatcher::Appender::Appender(OpBatcher* batcher) : batcher_(batcher), lock_(bat
 OpBatcher::Appender::~Appender() {
   batcher_->inline_bytes_ += command_->data().size();
   // The writer sleeps while there is nothing to do for it: nobody pays for waking it twice.
-  const bool wake = batcher_->writer_idle_ && (batcher_->sent_seq_ == batcher_->acked_seq_ || batcher_->count_ >= kFullCommands);
+  const bool wake = !flushes_ && batcher_->writer_idle_ && (batcher_->sent_seq_ == batcher_->acked_seq_ || batcher_->count_ >= kFullCommands);
   if (wake) batcher_->writer_idle_ = false;
   lock_.unlock();
   if (wake) batcher_->writer_wakes_.notify_one();
@@ -121,6 +124,7 @@ void OpBatcher::ReaderLoop() {
     for (const v1::CommandError& error : events.errors()) {
       if (error_.ok()) error_ = FromWire(error.error());
     }
+    acked_hint_.store(acked_seq_, std::memory_order_release);
     const bool wake_writer = writer_idle_ && count_ > 0 && sent_seq_ == acked_seq_;
     if (wake_writer) writer_idle_ = false;
     const bool wake_caller = waiters_ > 0;
@@ -135,9 +139,18 @@ void OpBatcher::ReaderLoop() {
   writer_wakes_.notify_all();
 }
 
+void OpBatcher::SpinFor(uint64_t seq) {
+  // A round trip on one host is shorter than two wakes of a sleeping thread: look for a moment before sleeping.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(60);
+  while (acked_hint_.load(std::memory_order_acquire) < seq && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+}
+
 template <typename Result>
 absl::StatusOr<Result> OpBatcher::Wait(uint64_t seq, std::map<uint64_t, Result>* results) {
   Flush();
+  SpinFor(seq);
   std::unique_lock<std::mutex> lock(mu_);
   ++stats_.waits;
   ++waiters_;
@@ -156,6 +169,7 @@ absl::StatusOr<v1::DynamicResult> OpBatcher::WaitDynamic(uint64_t seq) { return 
 
 absl::Status OpBatcher::WaitExecuted(uint64_t seq) {
   Flush();
+  SpinFor(seq);
   std::unique_lock<std::mutex> lock(mu_);
   ++stats_.waits;
   ++waiters_;

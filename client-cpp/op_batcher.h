@@ -4,6 +4,7 @@
 // Thread-safe. One for each session; a writing and a reading thread of its own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -42,7 +43,8 @@ class OpBatcher {
   // Appends a command: `lock` covers it until it is destroyed, `command` is empty and `seq` its number.
   class Appender {
    public:
-    explicit Appender(OpBatcher* batcher);
+    // `flushes`: the caller sends the command itself, so the writer need not be woken for it.
+    explicit Appender(OpBatcher* batcher, bool flushes = false);
     ~Appender();
     Appender(const Appender&) = delete;
     v1::Command* command() { return command_; }
@@ -55,6 +57,7 @@ class OpBatcher {
     std::unique_lock<std::mutex> lock_;
     v1::Command* command_;
     uint64_t seq_;
+    bool flushes_;
   };
 
   // Drops a handle, in the order of the commands.
@@ -76,6 +79,7 @@ class OpBatcher {
   static constexpr size_t kMaxUnsentCommands = 16384;  // about 1 MiB; past it the caller waits
 
   void Send();
+  void SpinFor(uint64_t seq);
   void WriterLoop();
   void ReaderLoop();
   template <typename Result>
@@ -93,6 +97,7 @@ class OpBatcher {
   uint64_t next_seq_ = 1;  // of the next command
   uint64_t sent_seq_ = 0;
   uint64_t acked_seq_ = 0;
+  std::atomic<uint64_t> acked_hint_{0};  // acked_seq_, for a waiter that looks without the lock
   uint64_t next_handle_ = 1;
   bool writer_idle_ = true;
   bool stopping_ = false;

@@ -48,6 +48,10 @@ class IntArray {
   IntArray(std::initializer_list<int64_t> values) : values_(values) {}
   IntArray(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
+  // For an argument of `length` numbers, one stands for all of them.
+  std::vector<int64_t> Expanded(size_t length) const {
+    return values_.size() == 1 && length > 1 ? std::vector<int64_t>(length, values_[0]) : values_;
+  }
 
  private:
   std::vector<int64_t> values_;

@@ -45,7 +45,7 @@ absl::StatusOr<std::string> Session::ToHost(TensorState* tensor) {
   TD_RETURN_IF_ERROR(CheckUsable());
   uint64_t seq;
   {
-    OpBatcher::Appender append(batcher_.get());
+    OpBatcher::Appender append(batcher_.get(), true);
     seq = append.seq();
     append.command()->set_kind(v1::Command::KIND_READ);
     append.command()->add_inputs(tensor->handle());
@@ -62,7 +62,7 @@ absl::Status Session::Synchronize() {
   TD_RETURN_IF_ERROR(CheckUsable());
   uint64_t seq;
   {
-    OpBatcher::Appender append(batcher_.get());
+    OpBatcher::Appender append(batcher_.get(), true);
     seq = append.seq();
     append.command()->set_kind(v1::Command::KIND_FENCE);
   }

@@ -8,7 +8,7 @@ set -euo pipefail
 build=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libdnnl-dev libopenblas-openmp-dev libsleef-dev
-  libtomlplusplus-dev libcli11-dev libbenchmark-dev
+  libtomlplusplus-dev libcli11-dev libbenchmark-dev zlib1g-dev
   g++ cmake ninja-build ccache pkg-config
   python3 python3-dev python3-venv python3-pip
   patchelf git ca-certificates

@@ -84,15 +84,15 @@ struct Math<float> {
   static constexpr double kTrigLimit = 1e6;
 
   static W Exp(W x) {
-    // The upper limit gives the scale's exponent of infinity.
+    // At the limits the scale is infinity and zero.
     x = x > 709.8 ? 709.8 : x;
-    x = x < -708.0 ? -708.0 : x;
+    x = x < -709.1 ? -709.1 : x;
     const Reduced r = ReduceExp(x);
     return Fma(r.expm1, r.scale, r.scale);
   }
   static W Expm1(W x) {
     x = x > 700.0 ? 700.0 : x;
-    x = x < -708.0 ? -708.0 : x;
+    x = x < -709.1 ? -709.1 : x;
     const Reduced r = ReduceExp(x);
     return Fma(r.expm1, r.scale, r.scale - 1);
   }

@@ -10,17 +10,18 @@ from . import _core
 from ._core import *  # noqa: F403  the ops, Tensor, dtypes, device, Size, tensor(), connect() ...
 from ._compare import allclose, equal, isclose
 from ._functions import *  # noqa: F403
-from ._generator import Generator, default_generator
+from ._generator import Generator
 from ._grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from ._repr import set_printoptions
 from ._type_info import finfo, iinfo
+from .random import default_generator, initial_seed, manual_seed, seed
 
 __version__ = "0.1.0"
 
 globals().pop("functional", None)  # `_core.functional` is for `nn.functional` alone
 
 # Loaded at first use (PEP 562): what a small script does without, it does not wait for.
-_MODULES = {"nn", "optim", "utils", "autograd", "cuda", "backends", "random"}
+_MODULES = {"nn", "optim", "utils", "autograd", "cuda", "backends"}
 _FUNCTIONS = {"save": "_serialization", "load": "_serialization"}
 
 

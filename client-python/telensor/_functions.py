@@ -3,9 +3,9 @@
 from . import _core
 
 __all__ = [
-    "numel", "is_floating_point", "meshgrid", "compile", "get_default_device", "vstack", "hstack", "broadcast_tensors",
-    "std_mean", "var_mean", "concat", "clip", "scalar_tensor", "get_num_threads", "set_num_threads",
-    "set_float32_matmul_precision", "get_float32_matmul_precision",
+    "numel", "is_floating_point", "meshgrid", "compile", "get_default_device", "session_stats", "vstack", "hstack",
+    "broadcast_tensors", "std_mean", "var_mean", "concat", "clip", "scalar_tensor", "get_num_threads",
+    "set_num_threads", "set_float32_matmul_precision", "get_float32_matmul_precision",
 ]
 
 
@@ -32,7 +32,8 @@ def meshgrid(*tensors, indexing="ij"):
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     for t in tensors:
         if t.dim() > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got dimension {t.dim()}")
+            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got dimension "
+                               f"{t.dim()}")
     swap = indexing == "xy" and len(tensors) > 1
     if swap:
         tensors = (tensors[1], tensors[0], *tensors[2:])
@@ -40,7 +41,6 @@ def meshgrid(*tensors, indexing="ij"):
     rank = len(sizes)
     grids = [t.reshape([-1 if d == i else 1 for d in range(rank)]).expand(sizes) for i, t in enumerate(tensors)]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -95,9 +95,16 @@ def scalar_tensor(value, *, dtype=None, device=None):
 
 
 def get_default_device():
-    """The device that tensors are made on where none is named."""
-    ask = getattr(_core, "get_default_device", None)
-    return ask() if ask is not None else _core.device("cpu")
+    """The device that the server makes tensors on where none is named."""
+    return _core._default_device()
+
+
+def session_stats():
+    """What this program's session has done: a dict of name to int.
+
+    ops: commands sent. batches: messages they went in. blocked_round_trips: how often the program waited for an answer.
+    """
+    return dict(_core._session_stats())
 
 
 def compile(model=None, **options):

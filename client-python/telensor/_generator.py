@@ -2,7 +2,7 @@
 
 from . import _core
 
-__all__ = ["Generator", "default_generator"]
+__all__ = ["Generator"]
 
 
 class Generator:
@@ -14,9 +14,14 @@ class Generator:
     def __init__(self, device="cpu"):
         import random
 
-        self.device = _core.device(device)
+        self._device = device
         self._random = random.Random(0)
         self._seed = 0
+
+    @property
+    def device(self):
+        """The device it was made for; it draws on the client all the same."""
+        return _core.device(self._device)
 
     def manual_seed(self, seed):
         """Starts again from `seed`, an int; returns the generator."""
@@ -54,20 +59,3 @@ class Generator:
         """`count` integers in [0, high), as a list."""
         draw = self._random.randrange
         return [draw(high) for _ in range(count)]
-
-
-class _SessionGenerator:
-    """The session's generator on the server, as far as a client names it."""
-
-    def manual_seed(self, seed):
-        _core.manual_seed(seed)
-        return self
-
-    def seed(self):
-        return _core.seed()
-
-    def initial_seed(self):
-        return _core.initial_seed()
-
-
-default_generator = _SessionGenerator()

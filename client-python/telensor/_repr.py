@@ -159,8 +159,8 @@ def _dtype_name(dtype):
 def _gradient_suffix(tensor):
     fn = tensor.grad_fn
     if fn is not None:
-        name = fn.name() if callable(getattr(fn, "name", None)) else type(fn).__name__
-        return f"grad_fn=<{name.rpartition('::')[2]}>"
+        name = fn.name() if callable(getattr(fn, "name", None)) else str(fn).strip("<>")
+        return f"grad_fn=<{name}>"
     return "requires_grad=True" if tensor.requires_grad else None
 
 

@@ -1,6 +1,6 @@
 """The server's GPUs, under the names PyTorch gives them. Questions about memory wait for the server's answer."""
 
-from . import _core
+from . import _core, random
 
 __all__ = [
     "is_available", "device_count", "current_device", "get_device_name", "set_device", "synchronize", "empty_cache",
@@ -10,8 +10,7 @@ __all__ = [
 
 
 def _names():
-    ask = getattr(_core, "devices", None)
-    return [name for name in map(str, ask()) if name.startswith("cuda")] if ask is not None else []
+    return [name for name in _core._devices() if name.startswith("cuda")]
 
 
 def is_available():
@@ -62,9 +61,8 @@ def set_device(device):
 
 def get_device_name(device=None):
     """The name of a GPU."""
-    index = _index(device)
-    describe = getattr(_core, "_device_description", None)
-    return describe(f"cuda:{index}") if describe is not None else f"cuda:{index}"
+    name = f"cuda:{_index(device)}"
+    return next((d["description"] for d in _core._status()["devices"] if d["name"] == name), name)
 
 
 def synchronize(device=None):
@@ -73,16 +71,13 @@ def synchronize(device=None):
 
 
 def empty_cache():
-    """Gives memory that the server's allocator caches back to the device, where the server allows it."""
-    empty = getattr(_core, "_empty_cache", None)
-    if empty is not None:
-        empty()
+    """Does nothing: the server's allocator serves all its users, and gives cached memory back when it needs to."""
 
 
 def memory_stats(device=None):
     """Every counter of the device's allocator, a dict of name to int, under PyTorch's names."""
     _index(device)
-    return dict(sorted(_core._status().items()))
+    return dict(sorted(_core._status()["memory"].items()))
 
 
 # Peaks are the server's, for all its users; a reset is remembered here as the figure to start from.
@@ -120,23 +115,19 @@ def max_memory_reserved(device=None):
 
 
 def reset_peak_memory_stats(device=None):
-    """Peaks start again from what is in use now: by the server where it can, else as far as this client sees.
+    """Peaks start again from what is in use now, as far as this client sees.
 
-    Without the server, a peak counts again only once the former one is passed; until then it is what is in use.
+    The server's peaks are for all its users, so it keeps them: after a reset a peak is what is in use, until the
+    server's own one is passed.
     """
-    _index(device)
-    reset = getattr(_core, "_reset_peak_memory_stats", None)
-    if reset is not None:
-        reset()
-        return
-    stats = _core._status()
+    stats = memory_stats(device)
     for name in ("allocated_bytes", "reserved_bytes"):
         _floor[name] = stats.get(f"{name}.all.peak", 0)
 
 
 def manual_seed(seed):
-    """Seeds the session's generator: it is one for all devices."""
-    _core.manual_seed(seed)
+    """Seeds the session's random numbers: one seed for all devices."""
+    random.manual_seed(seed)
 
 
 manual_seed_all = manual_seed

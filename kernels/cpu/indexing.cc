@@ -249,8 +249,7 @@ int ReadChosen(const Chosen& chosen, const tt_tensor& out, const tt_tensor& from
 int IndexSelect(tt_call* call) {
   const tt_tensor& self = call->inputs[0];
   Chosen chosen;
-  const int dim = WrapDim(call->attrs[0].i, self.rank);
-  const int code = chosen.ByDimension(call, self, dim, call->inputs[1], nullptr);
+  const int code = chosen.ByDimension(call, self, WrapDim(call->attrs[0].i, self.rank), call->inputs[1], nullptr);
   return code != TT_OK ? code : ReadChosen(chosen, call->outputs[0], self);
 }
 
@@ -456,8 +455,7 @@ class Elements {
       }
     };
     // The fastest axis moves in the target unless it is `dim` itself.
-    const bool along = inner_.strides[2] == 0 && inner_.size > 1;
-    if (along || (any_order && walk_.count() > 1)) {
+    if ((inner_.strides[2] == 0 && inner_.size > 1) || (any_order && walk_.count() > 1)) {
       ParallelFor(walk_.count(), std::max<int64_t>(1, kGrain / inner_.size),
                   [&](int64_t begin, int64_t end) { range(begin, end, 0, inner_.size); });
     } else {

@@ -19,11 +19,11 @@ constexpr int64_t kVectorBytes = 32;
 constexpr int64_t kVectorBytes = 16;
 #endif
 
-constexpr int64_t kColumns = 1024;  // outputs worked on together, and elements of a buffer; wide, so that rows stream
+constexpr int64_t kColumns = 1024;  // outputs worked on together, elements of a buffer; wide, so that rows stream
 constexpr int64_t kNarrow = 512;    // what several narrow rows taken as one may come to
-constexpr int64_t kRun = 1024;     // elements folded in the compute type before they go to the wider total
-constexpr int64_t kFlush = 32;    // the same for rows of columns
-constexpr int64_t kPiece = 65536;  // what a reduction to few outputs is cut into
+constexpr int64_t kRun = 1024;      // elements folded in the compute type before they go to the wider total
+constexpr int64_t kFlush = 32;      // the same for rows of columns: sums of equal addends drift one way
+constexpr int64_t kPiece = 65536;   // what a reduction to few outputs is cut into
 constexpr int64_t kMaxPieces = 64;
 
 struct Plan {
@@ -258,9 +258,7 @@ struct Fold {
 // Sum of |x| ** p.
 struct AddPower : Fold<Add, double, double> {
   void Run(double& total, const double* x, int64_t n, int64_t, int64_t) const {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += std::pow(std::abs(x[i]), operand);
-    total += sum;
+    for (int64_t i = 0; i < n; ++i) total += std::pow(std::abs(x[i]), operand);
   }
   void Row(Parts& parts, const double* x, int64_t n, int64_t, int64_t) const {
     for (int64_t j = 0; j < n; ++j) parts[j] += std::pow(std::abs(x[j]), operand);
@@ -495,10 +493,11 @@ class Reducer {
 
 template <typename Op>
 int ReduceBy(tt_call* call, const tt_value& dim, Op op) {
+  const tt_tensor& in = call->inputs[0];
   Plan plan;
-  MakePlan(call->inputs[0], DimMask(dim, call->inputs[0].rank), false, &plan);
+  MakePlan(in, DimMask(dim, in.rank), false, &plan);
   if (op.last == Last::kDivide) op.operand = static_cast<double>(plan.count);
-  return Reducer<Op>(plan, op, call->inputs[0]).Run(call);
+  return Reducer<Op>(plan, op, in).Run(call);
 }
 
 // fn(tag) for the compute type of values that are only compared or added.
@@ -561,8 +560,8 @@ int Variance(tt_call* call) {
   const Fold<Add, double, double> average{0, Last::kDivide, n, mean};
   const int code = Reducer(plan, average, call->inputs[0]).Run(call);
   if (code != TT_OK) return code;
-  const double divisor = std::max(0.0, n - static_cast<double>(call->attrs[1].i));
-  return Reducer(plan, AddDeviation{{0, Last::kDivide, divisor}, mean}, call->inputs[0]).Run(call);
+  const AddDeviation spread{{0, Last::kDivide, std::max(0.0, n - static_cast<double>(call->attrs[1].i))}, mean};
+  return Reducer(plan, spread, call->inputs[0]).Run(call);
 }
 
 // Without values (argmax, argmin) the dimension may be None: all of them, flattened.

@@ -1,4 +1,5 @@
 // Dtype rules: PyTorch's type promotion, and which dtypes a row takes.
+// lint: ops listed here, PyTorch words its refusals op by op
 #include <limits>
 
 #include "absl/strings/string_view.h"
@@ -12,8 +13,8 @@ absl::string_view Title(DType t) { return View(DTypeTitle(t)); }
 
 // "float", as C++ calls the type and some of PyTorch's messages do.
 absl::string_view CppName(DType t) {
-  constexpr absl::string_view kNames[kNumDTypes] = {"none", "bool", "unsigned char", "signed char", "short", "int", "long",
-                                                    "c10::Half", "c10::BFloat16", "float", "double"};
+  constexpr absl::string_view kNames[kNumDTypes] = {"none", "bool",      "unsigned char", "signed char", "short", "int",
+                                                    "long", "c10::Half", "c10::BFloat16", "float",       "double"};
   return kNames[static_cast<int>(t)];
 }
 
@@ -208,7 +209,8 @@ TD_RULE(DTypeSameDtype) {
     if (t == nullptr || t->dtype == dtype) continue;
     if (name == "conv2d" || name == "conv1d") {
       if (k == 2) {
-        return InvalidArgument("Input type (", CppName(dtype), ") and bias type (", CppName(t->dtype), ") should be the same");
+        return InvalidArgument("Input type (", CppName(dtype), ") and bias type (", CppName(t->dtype),
+                               ") should be the same");
       }
       return InvalidArgument("Input type (torch.", Title(dtype), "Tensor) and weight type (torch.", Title(t->dtype),
                              "Tensor) should be the same");
@@ -221,8 +223,10 @@ TD_RULE(DTypeSameDtype) {
       return InvalidArgument("expected dtype ", CppName(dtype), " for `", k == 1 ? "end" : "weight", "` but got dtype ",
                              CppName(t->dtype));
     }
-    if (name == "addmm" || name == "baddbmm" || k == 2) return InvalidArgument("self and mat2 must have the same dtype");
-    return InvalidArgument("expected m1 and m2 to have the same dtype, but got: ", CppName(dtype), " != ", CppName(t->dtype));
+    if (name == "addmm" || name == "baddbmm" || k == 2)
+      return InvalidArgument("self and mat2 must have the same dtype");
+    return InvalidArgument("expected m1 and m2 to have the same dtype, but got: ", CppName(dtype),
+                           " != ", CppName(t->dtype));
   }
   TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
   out->outputs[output].dtype = dtype;
@@ -271,12 +275,14 @@ TD_RULE(DTypePromoteArithmetic) {
       bools += (t != nullptr ? t->dtype : args.Number(k).kind) == DType::kBool;
     }
     if (bools == args.size()) {
-      return InvalidArgument("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-                             "`logical_xor()` operator instead.");
+      return InvalidArgument(
+          "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+          "`logical_xor()` operator instead.");
     }
     if (bools > 0) {
-      return InvalidArgument("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
-                             "invert a mask, use the `~` or `logical_not()` operator instead.");
+      return InvalidArgument(
+          "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+          "invert a mask, use the `~` or `logical_not()` operator instead.");
     }
   }
   if (dtype == DType::kBool) return NotImplemented(args, dtype);
@@ -308,7 +314,8 @@ TD_RULE(DTypeDivMode) {
   } else {
     const std::string& mode = args.Attr(2).text();
     if (mode != "floor" && mode != "trunc") {
-      return InvalidArgument("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", mode, "'");
+      return InvalidArgument("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", mode,
+                             "'");
     }
     if (dtype == DType::kBool) return NotImplemented(absl::StrCat("div_", mode, "_cpu"), dtype);
   }
@@ -322,7 +329,8 @@ TD_RULE(DTypePower) {
   const DType dtype = Promoted(args, 0, &cast);
   if (!IsFloating(dtype)) {
     const Scalar exponent = args.Tensor(1) == nullptr ? args.Number(1) : Scalar();
-    if (exponent.given() && exponent.i < 0) return InvalidArgument("Integers to negative integer powers are not allowed.");
+    if (exponent.given() && exponent.i < 0)
+      return InvalidArgument("Integers to negative integer powers are not allowed.");
     if (dtype == DType::kBool) return NotImplemented("pow", dtype);
   }
   SetComputed(out, output, dtype, cast);
@@ -333,7 +341,8 @@ TD_RULE(DTypePower) {
 TD_RULE(DTypeWhere) {
   const DType condition = args.Tensor(0)->dtype;
   if (condition != DType::kBool && condition != DType::kUInt8) {
-    return InvalidArgument("where expected condition to be a boolean tensor, but got a tensor with dtype ", Title(condition));
+    return InvalidArgument("where expected condition to be a boolean tensor, but got a tensor with dtype ",
+                           Title(condition));
   }
   uint32_t cast = 0;
   const DType dtype = Promoted(args, 1, &cast);
@@ -362,8 +371,9 @@ TD_RULE(DTypeFloat) {
 TD_RULE(DTypeArithmetic) {
   const DType dtype = args.Tensor(0)->dtype;
   if (dtype == DType::kBool) {
-    return InvalidArgument("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
-                           "mask, use the `~` or `logical_not()` operator instead.");
+    return InvalidArgument(
+        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+        "mask, use the `~` or `logical_not()` operator instead.");
   }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
@@ -405,9 +415,11 @@ TD_RULE(DTypeMean) {
   const DType dtype = given ? args.Attr(1).dtype() : args.Tensor(0)->dtype;
   if (!IsFloating(dtype)) {
     const absl::string_view name = PublicName(args);
-    if (name == "var" || name == "std") return InvalidArgument("std and var only support floating point and complex dtypes");
+    if (name == "var" || name == "std")
+      return InvalidArgument("std and var only support floating point and complex dtypes");
     if (name == "norm") {
-      return InvalidArgument("norm(): input dtype should be either floating point or complex. Got ", Title(dtype), " instead.");
+      return InvalidArgument("norm(): input dtype should be either floating point or complex. Got ", Title(dtype),
+                             " instead.");
     }
     return InvalidArgument(name, "(): could not infer output dtype. ", given ? "Optional" : "Input",
                            " dtype must be either a floating point or complex dtype. Got: ", Title(dtype));
@@ -434,8 +446,10 @@ TD_RULE(DTypeIndexed) {
   const absl::string_view name = PublicName(args);
   if (name == "embedding" || name == "embedding_backward") {
     if (index != DType::kInt64 && index != DType::kInt32) {
-      return InvalidArgument("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
-                             "but got torch.", Title(index), "Tensor instead (while checking arguments for embedding)");
+      return InvalidArgument(
+          "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+          "but got torch.",
+          Title(index), "Tensor instead (while checking arguments for embedding)");
     }
   } else if (index != DType::kInt64) {
     return InvalidArgument(name, "(): Expected dtype int64 for index");
@@ -488,11 +502,12 @@ TD_RULE(DTypeIndexPut) {
 TD_RULE(DTypeMaskedFill) {
   const TensorMeta* value = args.Tensor(2);
   if (args.Tensor(1)->dtype != DType::kBool) {
-    return InvalidArgument("masked_fill only supports boolean masks, but got mask with dtype ", CppName(args.Tensor(1)->dtype));
+    return InvalidArgument("masked_fill only supports boolean masks, but got mask with dtype ",
+                           CppName(args.Tensor(1)->dtype));
   }
   if (value != nullptr && value->rank() > 0) {
-    return InvalidArgument("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value->rank(),
-                           " dimension(s).");
+    return InvalidArgument("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+                           value->rank(), " dimension(s).");
   }
   SetComputed(out, output, args.Tensor(0)->dtype, Bit(args, 2));
   return absl::OkStatus();
@@ -524,7 +539,8 @@ TD_RULE(DTypeCrossEntropy) {
   if (input.sizes != target.sizes) return DTypeNll(args, output, out);
   if (!IsFloating(input.dtype)) return NotImplemented("log_softmax_lastdim_kernel_impl", input.dtype);
   if (!IsFloating(target.dtype)) {
-    return InvalidArgument("Expected floating point type for target with class probabilities, got ", Title(target.dtype));
+    return InvalidArgument("Expected floating point type for target with class probabilities, got ",
+                           Title(target.dtype));
   }
   uint32_t cast = 0;
   const DType dtype = Promoted(args, 0, &cast);
@@ -538,8 +554,8 @@ TD_RULE(DTypeDropout) {
   const double p = args.Attr(1).f();
   if (!(p >= 0 && p <= 1)) return InvalidArgument("dropout probability has to be between 0 and 1, but got ", p);
   if (args.Bool(2) && p != 0 && !IsFloating(dtype)) {
-    return InvalidArgument("result type ", Title(args.call().default_float), " can't be cast to the desired output type ",
-                           Title(dtype));
+    return InvalidArgument("result type ", Title(args.call().default_float),
+                           " can't be cast to the desired output type ", Title(dtype));
   }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();

@@ -6,7 +6,8 @@ namespace telensor {
 namespace {
 
 constexpr DType b1 = DType::kBool, u1 = DType::kUInt8, i1 = DType::kInt8, i2 = DType::kInt16, i4 = DType::kInt32,
-                i8 = DType::kInt64, f2 = DType::kFloat16, bf = DType::kBFloat16, f4 = DType::kFloat32, f8 = DType::kFloat64;
+                i8 = DType::kInt64, f2 = DType::kFloat16, bf = DType::kBFloat16, f4 = DType::kFloat32,
+                f8 = DType::kFloat64;
 constexpr DType kAll[10] = {b1, u1, i1, i2, i4, i8, f2, bf, f4, f8};
 constexpr DType kKinds[3] = {b1, i8, f8};
 

@@ -26,7 +26,8 @@ struct IndexPlan {
   int first = -1;
 };
 
-absl::StatusOr<IndexPlan> PlanIndex(const RuleArgs& args, const TensorMeta& self, absl::Span<const TensorMeta* const> indices) {
+absl::StatusOr<IndexPlan> PlanIndex(const RuleArgs& args, const TensorMeta& self,
+                                    absl::Span<const TensorMeta* const> indices) {
   if (static_cast<int>(indices.size()) > self.rank()) {
     return IndexError("too many indices for tensor of dimension ", self.rank());
   }
@@ -97,8 +98,9 @@ TD_RULE(ShapeCat) {
     }
     for (int k = 0; k < t.rank(); ++k) {
       if (k != d && t.sizes[k] != first->sizes[k]) {
-        return InvalidArgument("Sizes of tensors must match except in dimension ", d, ". Expected size ", first->sizes[k],
-                               " but got size ", t.sizes[k], " for tensor number ", i, " in the list.");
+        return InvalidArgument("Sizes of tensors must match except in dimension ", d, ". Expected size ",
+                               first->sizes[k], " but got size ", t.sizes[k], " for tensor number ", i,
+                               " in the list.");
       }
     }
     if (__builtin_add_overflow(total, t.sizes[d], &total)) return InvalidArgument("cat: the result is too large");
@@ -173,9 +175,10 @@ TD_RULE(ShapeScatter) {
     return InvalidArgument("Index tensor must have the same number of dimensions as src tensor");
   }
   if (Overreach(index, self, d) >= 0 || (src != nullptr && Overreach(index, *src, -1) >= 0)) {
-    return InvalidArgument("Expected index ", index.sizes.ToString(), " to be smaller than self ", self.sizes.ToString(),
-                           " apart from dimension ", d,
-                           src != nullptr ? absl::StrCat(" and to be smaller size than src ", src->sizes.ToString()) : "");
+    return InvalidArgument(
+        "Expected index ", index.sizes.ToString(), " to be smaller than self ", self.sizes.ToString(),
+        " apart from dimension ", d,
+        src != nullptr ? absl::StrCat(" and to be smaller size than src ", src->sizes.ToString()) : "");
   }
   SetContiguous(&out->outputs[output], self.sizes);
   return absl::OkStatus();
@@ -200,9 +203,9 @@ TD_RULE(ShapeIndexAdd) {
   const TensorMeta &self = *args.Tensor(0), &index = *args.Tensor(2), &source = *args.Tensor(3);
   TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(1), self.rank()));
   if (index.rank() > 1) {
-    return IndexError("index_add_(): Index is supposed to be a vector, but got dim: ", index.rank(), " with type: ",
-                      absl::string_view(DTypeTitle(index.dtype).data(), DTypeTitle(index.dtype).size()), " and size: ",
-                      index.sizes.ToString());
+    return IndexError("index_add_(): Index is supposed to be a vector, but got dim: ", index.rank(),
+                      " with type: ", absl::string_view(DTypeTitle(index.dtype).data(), DTypeTitle(index.dtype).size()),
+                      " and size: ", index.sizes.ToString());
   }
   const int64_t count = index.rank() == 0 ? 1 : index.sizes[0];
   if (d < source.rank() && source.sizes[d] != count) {
@@ -215,8 +218,10 @@ TD_RULE(ShapeIndexAdd) {
   for (int i = 0; i < source.rank(); ++i) {
     const int64_t want = i == d ? count : self.sizes[i];
     if (source.sizes[i] != want) {
-      return InvalidArgument("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
-                             "self.shape = ", self.sizes.ToString(), " source.shape = ", source.sizes.ToString());
+      return InvalidArgument(
+          "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+          "self.shape = ",
+          self.sizes.ToString(), " source.shape = ", source.sizes.ToString());
     }
   }
   if (self.rank() == 0 && count != source.numel()) {
@@ -284,8 +289,8 @@ TD_RULE(ShapeEmbedding) {
 TD_RULE(ShapeEmbeddingBackward) {
   const TensorMeta &grad = *args.Tensor(0), &indices = *args.Tensor(1);
   if (grad.rank() != indices.rank() + 1 || Dims(grad.sizes.data(), indices.rank()) != indices.sizes) {
-    return InvalidArgument("_embedding_backward: the gradient's size ", grad.sizes.ToString(), " does not fit indices of size ",
-                           indices.sizes.ToString());
+    return InvalidArgument("_embedding_backward: the gradient's size ", grad.sizes.ToString(),
+                           " does not fit indices of size ", indices.sizes.ToString());
   }
   TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes({args.Int(2), grad.sizes.back()}));
   SetContiguous(&out->outputs[output], sizes);
@@ -299,7 +304,8 @@ TD_RULE(ShapeOneHot) {
   const int64_t classes = args.Int(1);
   if (classes < -1) return InvalidArgument("Class values must be smaller than num_classes.");
   // Of no index at all nothing can be inferred.
-  if (classes < 0 && self.numel() == 0) return InvalidArgument("Can not infer total number of classes from empty tensor.");
+  if (classes < 0 && self.numel() == 0)
+    return InvalidArgument("Can not infer total number of classes from empty tensor.");
   if (classes == 0) {
     return InvalidArgument(self.numel() > 0 ? "Class values must be smaller than num_classes."
                                             : "Can not infer total number of classes from empty tensor.");

@@ -27,12 +27,15 @@ TEST(InferMeta, OutputsLiveWhereTheInputsDo) {
   EXPECT_EQ(Device("fill_", {On(1, F({2})), F({})}), 1);
   EXPECT_EQ(Device("zeros", {Ints{2}}), 0);
   EXPECT_EQ(Device("zeros_like", {On(2, F({2}))}), 2);
-  EXPECT_EQ(Result("add", {On(1, F({2})), F({2})}),
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, device 1 and cpu!");
-  EXPECT_EQ(Result("add", {F({2}), On(1, F({}))}),
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and device 1!");
+  EXPECT_EQ(
+      Result("add", {On(1, F({2})), F({2})}),
+      "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, device 1 and cpu!");
+  EXPECT_EQ(
+      Result("add", {F({2}), On(1, F({}))}),
+      "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and device 1!");
   EXPECT_EQ(Result("mm", {On(1, F({2, 2})), On(2, F({2, 2}))}),
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, device 1 and device 2!");
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, device 1 and "
+            "device 2!");
 }
 
 TEST(InferMeta, AbsentTensors) {
@@ -81,7 +84,8 @@ TEST(InferMeta, FusedSteps) {
   };
   EXPECT_EQ(sgd({F({2}), F({3}), F({2}), F({3})}, 2), "");
   EXPECT_EQ(sgd({}, 2), "");
-  EXPECT_EQ(sgd({F({2}), F({3}), F({3}), F({2})}, 2), "RuntimeError: _sgd_step_: tensor 2 has size [3], its parameter [2]");
+  EXPECT_EQ(sgd({F({2}), F({3}), F({3}), F({2})}, 2),
+            "RuntimeError: _sgd_step_: tensor 2 has size [3], its parameter [2]");
   EXPECT_EQ(sgd({F({2}), D({2})}, 2), "RuntimeError: _sgd_step_: tensor 1 has another dtype than its parameter");
   EXPECT_EQ(sgd({F({2}), F({2}), F({2})}, 2), "RuntimeError: _sgd_step_: 3 tensors can't be cut into 2 groups");
   EXPECT_NE(sgd({I({2}), I({2})}, 2), "");
@@ -96,13 +100,13 @@ TEST(CheckAttributes, RefusesWrongKindsAndLengths) {
     return CheckAttributes(pool, attrs).ok();
   };
   EXPECT_TRUE(check(Value::Ints(Ints{1, 2})));
-  EXPECT_FALSE(check(Value::Ints(Ints{1})));
-  EXPECT_FALSE(check(Value::Ints(Ints{})));
   EXPECT_FALSE(check(Value()));
-  for (const Value& v : {Value::Int(1), Value::Bool(true), Value::Float(1), Value::String("x"), Value::Type(DType::kBool),
-                         Value::Device(0), Value::Floats({1})}) {
+  for (const Value& v : {Value::Int(1), Value::Bool(true), Value::Float(1), Value::String("x"),
+                         Value::Type(DType::kBool), Value::Device(0), Value::Floats({1})}) {
     EXPECT_FALSE(check(v));
   }
+  EXPECT_EQ(Result("adaptive_avg_pool2d", {F({1, 2, 2}), Ints{1}}),
+            "RuntimeError: adaptive_avg_pool2d(): argument 'output_size' must have 2 elements, not 1");
 }
 
 // ---- Whatever a peer says ----
@@ -115,13 +119,28 @@ class Fuzzer {
   bool OneIn(int n) { return Below(n) == 0; }
 
   int64_t Number() {
-    constexpr int64_t kNasty[] = {0, 1, -1, 2, 3, 255, 256, int64_t{1} << 31, (int64_t{1} << 31) - 1, -(int64_t{1} << 31),
-                                  int64_t{1} << 32, int64_t{1} << 59, int64_t{1} << 62, -(int64_t{1} << 62),
-                                  std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    constexpr int64_t kNasty[] = {0,
+                                  1,
+                                  -1,
+                                  2,
+                                  3,
+                                  255,
+                                  256,
+                                  int64_t{1} << 31,
+                                  (int64_t{1} << 31) - 1,
+                                  -(int64_t{1} << 31),
+                                  int64_t{1} << 32,
+                                  int64_t{1} << 59,
+                                  int64_t{1} << 62,
+                                  -(int64_t{1} << 62),
+                                  std::numeric_limits<int64_t>::max(),
+                                  std::numeric_limits<int64_t>::min()};
+    if (tame_) return Below(3);
     return OneIn(3) ? kNasty[Below(std::size(kNasty))] : Below(7) - 2;
   }
   double Float() {
-    const double nasty[] = {0, -0.0, 1, -1, 0.5, 2.5, 1e-300, 1e300, -1e300, HUGE_VAL, -HUGE_VAL, std::nan(""), 9.3e18, 1e15};
+    const double nasty[] = {0,     -0.0,   1,        -1,        0.5,          2.5,    1e-300,
+                            1e300, -1e300, HUGE_VAL, -HUGE_VAL, std::nan(""), 9.3e18, 1e15};
     return nasty[Below(std::size(nasty))];
   }
   DType AnyDType() { return static_cast<DType>(1 + Below(kNumDTypes - 1)); }
@@ -135,16 +154,18 @@ class Fuzzer {
 
   // Mostly small and alike, so that rules get past their first check.
   void Shape() {
+    tame_ = OneIn(3);
     rank_ = OneIn(8) ? Below(kMaxRank + 1) : Below(5);
-    for (int64_t& s : sizes_) s = OneIn(4) ? 1 : Below(4);
+    const int64_t even = 1 + Below(3);
+    for (int64_t& s : sizes_) s = tame_ ? even : OneIn(4) ? 1 : Below(4);
     dtype_ = OneIn(2) ? DType::kFloat32 : AnyDType();
   }
   TensorMeta Tensor() {
     TensorMeta m;
-    m.dtype = OneIn(5) ? (OneIn(2) ? DType::kInt64 : AnyDType()) : dtype_;
+    m.dtype = OneIn(tame_ ? 3 : 5) ? (OneIn(2) ? DType::kInt64 : AnyDType()) : dtype_;
     m.device = OneIn(12) ? Below(3) : 0;
-    const int rank = OneIn(4) ? Below(OneIn(8) ? kMaxRank + 1 : 5) : rank_;
-    for (int i = 0; i < rank; ++i) m.sizes.push_back(OneIn(4) ? Below(4) : sizes_[i]);
+    const int rank = !OneIn(3) ? rank_ : OneIn(2) ? std::max(rank_ - 1, 0) : Below(OneIn(8) ? kMaxRank + 1 : 5);
+    for (int i = 0; i < rank; ++i) m.sizes.push_back(!tame_ && OneIn(4) ? Below(4) : sizes_[i]);
     m.strides = ContiguousStrides(m.sizes);
     if (OneIn(3)) {
       for (int i = 0; i + 1 < rank; ++i) {
@@ -154,7 +175,7 @@ class Fuzzer {
       }
     }
     if (OneIn(6)) m.offset = Below(100);
-    if (OneIn(10)) {
+    if (!tame_ && OneIn(8)) {
       for (int64_t& s : m.sizes) s = OneIn(2) ? Number() : s;
       if (OneIn(2)) {
         for (int64_t& s : m.strides) s = Number();
@@ -179,7 +200,7 @@ class Fuzzer {
       case ParamType::kDevice: return Value::Device(Below(256));
       case ParamType::kString: {
         const char* words[] = {"mean", "sum", "none", "tanh", "floor", "trunc", "", "x"};
-        return Value::String(words[Below(std::size(words))]);
+        return Value::String(words[Below(tame_ ? 3 : static_cast<int>(std::size(words)))]);
       }
       default: {
         Ints v;
@@ -190,6 +211,7 @@ class Fuzzer {
     }
   }
 
+  bool tame_ = false;
   int rank_ = 0;
   int64_t sizes_[kMaxRank] = {};
   DType dtype_ = DType::kFloat32;
@@ -229,7 +251,7 @@ TEST(InferMeta, SurvivesAnyPeer) {
   Fuzzer fuzz(20240901);
   int accepted = 0;
   std::vector<int> accepted_by_row(OpTable::Get().size(), 0);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 4000; ++round) {
     for (int id = 0; id < OpTable::Get().size(); ++id) {
       const OpSchema& op = OpTable::Get().at(id);
       fuzz.Shape();
@@ -272,7 +294,8 @@ TEST(InferMeta, SurvivesAnyPeer) {
   }
   EXPECT_GT(accepted, 100000);
   for (int id = 0; id < OpTable::Get().size(); ++id) {
-    EXPECT_GT(accepted_by_row[id], 0) << OpTable::Get().at(id).name << " was never accepted: the fuzzer does not reach it";
+    EXPECT_GT(accepted_by_row[id], 0) << OpTable::Get().at(id).name
+                                      << " was never accepted: the fuzzer does not reach it";
   }
 }
 

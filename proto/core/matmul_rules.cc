@@ -14,8 +14,8 @@ absl::Status Set(TensorMeta* out, absl::StatusOr<Dims> sizes) {
 
 absl::Status CheckProduct(const TensorMeta& a, const TensorMeta& b) {
   if (a.sizes[1] != b.sizes[0]) {
-    return InvalidArgument("mat1 and mat2 shapes cannot be multiplied (", a.sizes[0], "x", a.sizes[1], " and ", b.sizes[0],
-                           "x", b.sizes[1], ")");
+    return InvalidArgument("mat1 and mat2 shapes cannot be multiplied (", a.sizes[0], "x", a.sizes[1], " and ",
+                           b.sizes[0], "x", b.sizes[1], ")");
   }
   return absl::OkStatus();
 }
@@ -24,8 +24,8 @@ absl::Status CheckBatches(const TensorMeta& a, const TensorMeta& b) {
   if (a.rank() != 3) return InvalidArgument("batch1 must be a 3D tensor");
   if (b.rank() != 3) return InvalidArgument("batch2 must be a 3D tensor");
   if (a.sizes[0] != b.sizes[0] || a.sizes[2] != b.sizes[1]) {
-    return InvalidArgument("Expected size for first two dimensions of batch2 tensor to be: [", a.sizes[0], ", ", a.sizes[2],
-                           "] but got: [", b.sizes[0], ", ", b.sizes[1], "].");
+    return InvalidArgument("Expected size for first two dimensions of batch2 tensor to be: [", a.sizes[0], ", ",
+                           a.sizes[2], "] but got: [", b.sizes[0], ", ", b.sizes[1], "].");
   }
   return absl::OkStatus();
 }
@@ -95,7 +95,8 @@ TD_RULE(ShapeLinear) {
   const TensorMeta &input = *args.Tensor(0), &weight = *args.Tensor(1);
   const TensorMeta* bias = args.Tensor(2);
   if (weight.rank() != 2) return InvalidArgument("linear(): weight must be a matrix, got ", weight.rank(), "-D tensor");
-  if (input.rank() == 0) return InvalidArgument("both arguments to matmul need to be at least 1D, but they are 0D and 2D");
+  if (input.rank() == 0)
+    return InvalidArgument("both arguments to matmul need to be at least 1D, but they are 0D and 2D");
   if (input.sizes.back() != weight.sizes[1]) {
     int64_t rows = 1;
     for (int i = 0; i + 1 < input.rank(); ++i) rows *= input.sizes[i];
@@ -106,7 +107,8 @@ TD_RULE(ShapeLinear) {
   sizes.back() = weight.sizes[0];
   if (bias != nullptr && (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0])) {
     TD_RETURN_IF_ERROR(CheckExpands(bias->sizes, sizes));
-    return InvalidArgument("linear(): bias of size ", bias->sizes.ToString(), " does not fit ", weight.sizes[0], " outputs");
+    return InvalidArgument("linear(): bias of size ", bias->sizes.ToString(), " does not fit ", weight.sizes[0],
+                           " outputs");
   }
   return Set(&out->outputs[output], sizes);
 }

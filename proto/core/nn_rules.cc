@@ -21,8 +21,8 @@ absl::Status Convolved(const RuleArgs& args, int spatial, TensorMeta* out) {
   const int rank = spatial + 2;
   if (weight.rank() != rank || input.rank() != rank) {
     return InvalidArgument("Expected ", rank, "D (batched) input to ", args.name(), " and a ", rank,
-                           "D weight, but got input of size: ", input.sizes.ToString(), " and weight of size: ",
-                           weight.sizes.ToString());
+                           "D weight, but got input of size: ", input.sizes.ToString(),
+                           " and weight of size: ", weight.sizes.ToString());
   }
   for (int i = 0; i < spatial; ++i) {
     if (padding[i] < 0) return InvalidArgument("negative padding is not supported");
@@ -45,8 +45,9 @@ absl::Status Convolved(const RuleArgs& args, int spatial, TensorMeta* out) {
                            input.sizes[1], " channels instead");
   }
   if (bias != nullptr && (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0])) {
-    return InvalidArgument("Given weight of size ", weight.sizes.ToString(), ", expected bias to be 1-dimensional with ",
-                           weight.sizes[0], " elements, but got bias of size ", bias->sizes.ToString(), " instead");
+    return InvalidArgument("Given weight of size ", weight.sizes.ToString(),
+                           ", expected bias to be 1-dimensional with ", weight.sizes[0],
+                           " elements, but got bias of size ", bias->sizes.ToString(), " instead");
   }
   Dims sizes{input.sizes[0], weight.sizes[0]};
   bool fits = true;
@@ -106,16 +107,20 @@ absl::Status CheckNll(const RuleArgs& args) {
       return InvalidArgument("0D or 1D target tensor expected, multi-target not supported");
     }
     if (input.rank() == 1) {
-      return InvalidArgument("size mismatch (got input: ", input.sizes.ToString(), ", target: ", target.sizes.ToString(), ")");
+      return InvalidArgument("size mismatch (got input: ", input.sizes.ToString(),
+                             ", target: ", target.sizes.ToString(), ")");
     }
     if (input.rank() == 2 && target.rank() == 1) {
-      return InvalidArgument("Expected input batch_size (", input.sizes[0], ") to match target batch_size (", target.sizes[0], ").");
+      return InvalidArgument("Expected input batch_size (", input.sizes[0], ") to match target batch_size (",
+                             target.sizes[0], ").");
     }
     return InvalidArgument("Expected target size ", want.ToString(), ", got ", target.sizes.ToString());
   }
   if (weight != nullptr && (weight->rank() != 1 || weight->sizes[0] != classes)) {
-    return InvalidArgument("weight tensor should be defined either for all ", classes, " classes or no classes but got weight "
-                           "tensor of shape: ", weight->sizes.ToString());
+    return InvalidArgument("weight tensor should be defined either for all ", classes,
+                           " classes or no classes but got weight "
+                           "tensor of shape: ",
+                           weight->sizes.ToString());
   }
   return CheckReduction(args.Attr(3).text());
 }
@@ -146,11 +151,13 @@ TD_RULE(ShapePool2d) {
       return InvalidArgument("stride should be greater than zero, but got dH: ", stride[0], " dW: ", stride[1]);
     }
     if (dilation[i] <= 0) {
-      return InvalidArgument("dilation should be greater than zero, but got dilationH: ", dilation[0], " dilationW: ", dilation[1]);
+      return InvalidArgument("dilation should be greater than zero, but got dilationH: ", dilation[0],
+                             " dilationW: ", dilation[1]);
     }
     if (padding[i] < 0) return InvalidArgument("pad must be non-negative, but got pad: ", padding[i]);
     if (padding[i] > kernel[i] / 2) {
-      return InvalidArgument("pad should be at most half of kernel size, but got pad=", padding[i], " and kernel_size=", kernel[i]);
+      return InvalidArgument("pad should be at most half of kernel size, but got pad=", padding[i],
+                             " and kernel_size=", kernel[i]);
     }
     if (std::max({kernel[i], stride[i], dilation[i], self.sizes[rank - 2 + i]}) > kMaxWindow) {
       return InvalidArgument(args.name(), ": a size is too large");
@@ -186,13 +193,16 @@ TD_RULE(ShapeAdaptivePool2d) {
     return InvalidArgument("adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ", self.sizes.ToString());
   }
   if (size[0] < 0 || size[1] < 0) {
-    return InvalidArgument("adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0 but received {",
-                           size[0], ", ", size[1], "}");
+    return InvalidArgument(
+        "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0 but received {", size[0], ", ",
+        size[1], "}");
   }
   for (int i = rank - 2; i < rank; ++i) {
     if (self.sizes[i] == 0) {
-      return InvalidArgument("adaptive_avg_pool2d(): Expected input to have non-zero size for non-batch dimensions, but input "
-                             "has sizes ", self.sizes.ToString(), " with dimension ", i, " being empty");
+      return InvalidArgument(
+          "adaptive_avg_pool2d(): Expected input to have non-zero size for non-batch dimensions, but input "
+          "has sizes ",
+          self.sizes.ToString(), " with dimension ", i, " being empty");
     }
   }
   std::vector<int64_t> sizes = self.sizes.ToVector();
@@ -212,7 +222,8 @@ TD_RULE(ShapeBatchNorm) {
   TD_RETURN_IF_ERROR(CheckChannels(args, 3, "weight", channels));
   TD_RETURN_IF_ERROR(CheckChannels(args, 4, "bias", channels));
   if (!args.Bool(5) && (args.Tensor(1) == nullptr || args.Tensor(2) == nullptr)) {
-    return InvalidArgument(args.Tensor(1) == nullptr ? "running_mean" : "running_var", " must be defined in evaluation mode");
+    return InvalidArgument(args.Tensor(1) == nullptr ? "running_mean" : "running_var",
+                           " must be defined in evaluation mode");
   }
   if (args.Bool(5) && channels > 0 && input.numel() / channels == 1) {
     return InvalidArgument("Expected more than 1 value per channel when training, got input size torch.Size(",
@@ -236,8 +247,9 @@ TD_RULE(ShapeLayerNorm) {
   bool fits = n > 0 && n <= input.rank();
   for (int i = 0; fits && i < n; ++i) fits = input.sizes[input.rank() - n + i] == shape[i];
   if (n == 0) {
-    return InvalidArgument("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
-                           "got normalized_shape = []");
+    return InvalidArgument(
+        "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
+        "got normalized_shape = []");
   }
   if (!fits) {
     const std::string list = absl::StrJoin(absl::MakeConstSpan(shape).subspan(0, kMaxRank), ", ");
@@ -247,8 +259,9 @@ TD_RULE(ShapeLayerNorm) {
   for (int k : {2, 3}) {
     const TensorMeta* t = args.Tensor(k);
     if (t != nullptr && t->sizes != Dims(shape)) {
-      return InvalidArgument("Expected ", k == 2 ? "weight" : "bias", " to be of same shape as normalized_shape, but got ",
-                             k == 2 ? "weight" : "bias", " of shape ", t->sizes.ToString(), " and normalized_shape = ", Dims(shape).ToString());
+      return InvalidArgument("Expected ", k == 2 ? "weight" : "bias",
+                             " to be of same shape as normalized_shape, but got ", k == 2 ? "weight" : "bias",
+                             " of shape ", t->sizes.ToString(), " and normalized_shape = ", Dims(shape).ToString());
     }
   }
   SetContiguous(&out->outputs[output], input.sizes);

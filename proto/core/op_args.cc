@@ -22,7 +22,8 @@ bool Sound(const TensorMeta& t) {
       return false;
     }
   }
-  return t.strides.size() == t.rank() && numel <= kMostNumel && t.offset >= 0 && reach <= kMostReach && IsValid(t.dtype);
+  return t.strides.size() == t.rank() && numel <= kMostNumel && t.offset >= 0 && reach <= kMostReach &&
+         IsValid(t.dtype);
 }
 
 // A tensor's place may be empty where its parameter is optional, or takes a number and was given one.
@@ -42,7 +43,9 @@ absl::Status CheckAbsent(const OpArgs& call, int input) {
 
 bool IsNumberLike(const TensorMeta& t) { return t.rank() == 0 && t.device == 0; }
 
-std::string DeviceTitle(DeviceIndex device) { return device == 0 ? "cpu" : absl::StrCat("device ", static_cast<int>(device)); }
+std::string DeviceTitle(DeviceIndex device) {
+  return device == 0 ? "cpu" : absl::StrCat("device ", static_cast<int>(device));
+}
 
 // For tensors on several devices: the one that the op runs on.
 absl::Status CommonDevice(const OpArgs& call, DeviceIndex* device) {
@@ -69,7 +72,8 @@ absl::Status CommonDevice(const OpArgs& call, DeviceIndex* device) {
 absl::Status CheckInputs(const OpArgs& call, DeviceIndex* device) {
   const OpSchema& schema = *call.schema;
   if (schema.list_slot >= 0 ? call.list_size() < 0 : call.num_inputs != schema.num_inputs) {
-    return InvalidArgument(schema.base_name, "() takes ", static_cast<int>(schema.num_inputs), " tensors, not ", call.num_inputs);
+    return InvalidArgument(schema.base_name, "() takes ", static_cast<int>(schema.num_inputs), " tensors, not ",
+                           call.num_inputs);
   }
   const TensorMeta* first = nullptr;
   bool several = false;
@@ -79,7 +83,8 @@ absl::Status CheckInputs(const OpArgs& call, DeviceIndex* device) {
       TD_RETURN_IF_ERROR(CheckAbsent(call, i));
       continue;
     }
-    if (!Sound(*t)) return InvalidArgument(schema.base_name, "(): a tensor of size ", t->sizes.ToString(), " is too large");
+    if (!Sound(*t))
+      return InvalidArgument(schema.base_name, "(): a tensor of size ", t->sizes.ToString(), " is too large");
     if (first == nullptr) {
       first = t;
     } else {
@@ -93,8 +98,8 @@ absl::Status CheckInputs(const OpArgs& call, DeviceIndex* device) {
     const Value& v = *call.attrs[i];
     if (param.type == ParamType::kDevice && v.kind() == Value::Kind::kDevice) *device = static_cast<DeviceIndex>(v.i());
     if (param.length > 0 && !v.none() && v.ints().size() != static_cast<size_t>(param.length)) {
-      return InvalidArgument(schema.base_name, "(): argument '", param.name, "' must have ", static_cast<int>(param.length),
-                             " elements, not ", v.ints().size());
+      return InvalidArgument(schema.base_name, "(): argument '", param.name, "' must have ",
+                             static_cast<int>(param.length), " elements, not ", v.ints().size());
     }
   }
   return absl::OkStatus();
@@ -115,17 +120,6 @@ bool Fits(ParamType type, const Value& v) {
     case ParamType::kString: return v.kind() == Value::Kind::kString;
     default: return false;
   }
-}
-
-// Two tensors alike in everything, dense: what most calls of binary rows are. They skip the rules.
-bool SameBinary(const OpArgs& call) {
-  if (call.num_inputs != 2 || call.schema->shape_rules[0].fn != rules::ShapeBroadcast ||
-      call.schema->dtype_rules[0].fn != rules::DTypePromote) {
-    return false;
-  }
-  const TensorMeta *a = call.inputs[0], *b = call.inputs[1];
-  return a != nullptr && b != nullptr && a->dtype == b->dtype && a->device == b->device && a->sizes == b->sizes &&
-         a->contiguous() && b->contiguous();
 }
 
 }  // namespace
@@ -178,9 +172,8 @@ absl::Status CheckAttributes(const OpSchema& schema, const Value* const* attrs) 
     if (!Fits(param.type, v)) {
       return InvalidArgument(schema.base_name, "(): argument '", param.name, "' is of the wrong kind");
     }
-    if (param.type == ParamType::kInts) {
-      if (v.ints().size() > kMaxInts) return InvalidArgument(schema.base_name, "(): argument '", param.name, "' is too long");
-    }
+    if (v.ints().size() > kMaxInts)
+      return InvalidArgument(schema.base_name, "(): argument '", param.name, "' is too long");
   }
   return absl::OkStatus();
 }

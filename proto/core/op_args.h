@@ -68,7 +68,7 @@ class RuleArgs {
 
 absl::Status InferMeta(const OpArgs& call, OpMetas* out);
 
-// Checks the attributes' kinds and lengths against the schema, for calls that come from a peer.
+// Checks the attributes' kinds against the schema, for calls that come from a peer; InferMeta checks the rest.
 absl::Status CheckAttributes(const OpSchema& schema, const Value* const* attrs);
 
 }  // namespace telensor

@@ -103,9 +103,7 @@ TEST(OpTable, EveryRowCanRun) {
         EXPECT_FALSE(op.formula.given());
         EXPECT_GE(op.num_inputs, 1);
         break;
-      case OpKind::kRandom:
-        EXPECT_NE(op.kernel, nullptr);
-        break;
+      case OpKind::kRandom: EXPECT_NE(op.kernel, nullptr); break;
       case OpKind::kKernel:
         // `empty` and `empty_like` only allocate.
         EXPECT_TRUE(op.kernel != nullptr || op.formula.given() || std::string(op.base_name).substr(0, 5) == "empty");
@@ -141,7 +139,8 @@ TEST(OpTable, EveryRowCanRun) {
     }
     EXPECT_EQ(op.mutates >> op.num_inputs, 0u);
     const std::string dtypes = op.dtypes;
-    EXPECT_TRUE(dtypes == "" || dtypes == "all" || dtypes == "number" || dtypes == "float" || dtypes == "int_bool") << dtypes;
+    EXPECT_TRUE(dtypes == "" || dtypes == "all" || dtypes == "number" || dtypes == "float" || dtypes == "int_bool")
+        << dtypes;
   }
 }
 

@@ -115,7 +115,8 @@ inline std::string ToText(const TensorMeta& m) {
 inline std::string Result(const char* name, const Args& args) {
   const absl::StatusOr<OpMetas> metas = Infer(name, args);
   if (!metas.ok()) {
-    return absl::StrCat(absl::IsOutOfRange(metas.status()) ? "IndexError: " : "RuntimeError: ", metas.status().message());
+    return absl::StrCat(absl::IsOutOfRange(metas.status()) ? "IndexError: " : "RuntimeError: ",
+                        metas.status().message());
   }
   std::string text;
   for (const TensorMeta& m : metas->outputs) absl::StrAppend(&text, text.empty() ? "" : "; ", ToText(m));

@@ -120,7 +120,8 @@ absl::Status Reduced(const RuleArgs& args, bool need_elements, TensorMeta* out) 
     }
     if (need_elements && self.sizes[i] == 0) {
       if (dims.empty()) {
-        return InvalidArgument(args.name(), "(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+        return InvalidArgument(args.name(),
+                               "(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
                                "reduction dim with the 'dim' argument.");
       }
       return IndexError(args.name(), "(): Expected reduction dim ", i, " to have non-zero size.");
@@ -163,7 +164,8 @@ TD_RULE(ShapeArange) {
     return InvalidArgument("upper bound and larger bound inconsistent with step sign");
   }
   double count;
-  if (args.Attr(0).kind() == Value::Kind::kInt && args.Attr(1).kind() == Value::Kind::kInt && args.Attr(2).kind() == Value::Kind::kInt) {
+  if (args.Attr(0).kind() == Value::Kind::kInt && args.Attr(1).kind() == Value::Kind::kInt &&
+      args.Attr(2).kind() == Value::Kind::kInt) {
     // Exact where doubles are not.
     const __int128 span = static_cast<__int128>(args.Int(1)) - args.Int(0);
     const __int128 by = args.Int(2);
@@ -190,7 +192,8 @@ TD_RULE(ShapeCopyInto) {
   const TensorMeta* src = args.Tensor(1);
   TD_ASSIGN_OR_RETURN(const Dims sizes, BroadcastSizes(self.sizes, src->sizes));
   if (sizes != self.sizes) {
-    return InvalidArgument("output with shape ", self.sizes.ToString(), " doesn't match the broadcast shape ", sizes.ToString());
+    return InvalidArgument("output with shape ", self.sizes.ToString(), " doesn't match the broadcast shape ",
+                           sizes.ToString());
   }
   SetLike(self, &out->outputs[output]);
   return absl::OkStatus();
@@ -199,7 +202,8 @@ TD_RULE(ShapeCopyInto) {
 TD_RULE(ShapeFillInto) {
   const TensorMeta* value = args.Tensor(1);
   if (value != nullptr && value->rank() != 0) {
-    return InvalidArgument("fill_ only supports 0-dimension value tensor but got tensor with ", value->rank(), " dimensions.");
+    return InvalidArgument("fill_ only supports 0-dimension value tensor but got tensor with ", value->rank(),
+                           " dimensions.");
   }
   SetLike(*args.Tensor(0), &out->outputs[output]);
   return absl::OkStatus();
@@ -287,7 +291,8 @@ TD_RULE(ShapeUnreduce) {
   int next = 0;
   for (int i = 0; i < sizes.size(); ++i) {
     if (mask >> i & 1) {
-      if (args.Bool(3)) ++next;
+      if (!args.Bool(3)) continue;
+      if (next >= grad.rank() || grad.sizes[next++] != 1) return InvalidArgument("_unreduce: the sizes do not fit");
       continue;
     }
     if (next >= grad.rank() || grad.sizes[next] != sizes[i]) return InvalidArgument("_unreduce: the sizes do not fit");
@@ -343,7 +348,8 @@ TD_RULE(ShapeFusedStep) {
     }
     if (t->device != tensors[0]->device) return InvalidArgument(args.name(), ": tensors on several devices");
     for (int d = 0; d < t->rank() && i / n != 1; ++d) {
-      if (t->strides[d] == 0 && t->sizes[d] > 1) return InvalidArgument(args.name(), ": tensor ", i, " is an expanded view");
+      if (t->strides[d] == 0 && t->sizes[d] > 1)
+        return InvalidArgument(args.name(), ": tensor ", i, " is an expanded view");
     }
   }
   return absl::OkStatus();

@@ -55,10 +55,8 @@ TEST(ShapeRules, CreationErrors) {
       {"eye", {2, -1}, "RuntimeError: m must be greater or equal to 0, got -1"},
       {"rand", {Ints{2}, DType::kInt64}, "RuntimeError: \"check_uniform_bounds\" not implemented for 'Long'"},
       {"randn", {Ints{2}, DType::kInt64}, "RuntimeError: \"normal_kernel_cpu\" not implemented for 'Long'"},
-      {"randint", {0, 0, Ints{2}},
-       "RuntimeError: random_ expects 'from' to be less than 'to', but got from=0 >= to=0"},
-      {"randint", {5, 2, Ints{2}},
-       "RuntimeError: random_ expects 'from' to be less than 'to', but got from=5 >= to=2"},
+      {"randint", {0, 0, Ints{2}}, "RuntimeError: random_ expects 'from' to be less than 'to', but got from=0 >= to=0"},
+      {"randint", {5, 2, Ints{2}}, "RuntimeError: random_ expects 'from' to be less than 'to', but got from=5 >= to=2"},
       {"randint", {0, 300, Ints{2}, DType::kUInt8}, "RuntimeError: to - 1 is out of bounds for unsigned char"},
       {"randint", {-1, 3, Ints{2}, DType::kUInt8}, "RuntimeError: from is out of bounds for unsigned char"},
       {"randint", {0, 3, Ints{2}, DType::kBool}, "RuntimeError: to - 1 is out of bounds for bool"},
@@ -126,19 +124,26 @@ TEST(ShapeRules, Pointwise) {
 
 TEST(ShapeRules, PointwiseErrors) {
   const Case cases[] = {
-      {"add", {F({2, 3}), F({2, 4})},
+      {"add",
+       {F({2, 3}), F({2, 4})},
        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"},
-      {"add", {F({3, 1}), F({2, 4})},
+      {"add",
+       {F({3, 1}), F({2, 4})},
        "RuntimeError: The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"},
-      {"add", {F({3}), F({2})},
+      {"add",
+       {F({3}), F({2})},
        "RuntimeError: The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"},
-      {"where", {B({2}), F({3}), F({3})},
+      {"where",
+       {B({2}), F({3}), F({3})},
        "RuntimeError: The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0"},
-      {"copy_", {F({2, 3}), F({4})},
+      {"copy_",
+       {F({2, 3}), F({4})},
        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"},
-      {"copy_", {F({2, 3}), F({2, 2, 3})},
+      {"copy_",
+       {F({2, 3}), F({2, 2, 3})},
        "RuntimeError: output with shape [2, 3] doesn't match the broadcast shape [2, 2, 3]"},
-      {"fill_", {F({2, 3}), F({2})},
+      {"fill_",
+       {F({2, 3}), F({2})},
        "RuntimeError: fill_ only supports 0-dimension value tensor but got tensor with 1 dimensions."},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
@@ -177,22 +182,23 @@ TEST(ShapeRules, Reductions) {
 TEST(ShapeRules, ReductionErrors) {
   const Case cases[] = {
       {"sum", {F({2, 3}), Ints{0, -2}}, "RuntimeError: dim 0 appears multiple times in the list of dims"},
-      {"sum", {F({2, 3}), Ints{5}},
+      {"sum",
+       {F({2, 3}), Ints{5}},
        "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 5)"},
       {"amax", {F({2, 3}), Ints{0, 0}}, "RuntimeError: dim 0 appears multiple times in the list of dims"},
-      {"amax", {F({0, 3})},
+      {"amax",
+       {F({0, 3})},
        "RuntimeError: amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
        "dim with the 'dim' argument."},
       {"amax", {F({0, 3}), Ints{0}}, "IndexError: amax(): Expected reduction dim 0 to have non-zero size."},
-      {"max", {F({0, 3})},
+      {"max",
+       {F({0, 3})},
        "RuntimeError: max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
        "dim with the 'dim' argument."},
       {"max.dim", {F({0, 3}), 0}, "IndexError: max(): Expected reduction dim 0 to have non-zero size."},
-      {"argmax", {F({0, 3})},
-       "IndexError: argmax(): Expected reduction dim to be specified for input.numel() == 0."},
+      {"argmax", {F({0, 3})}, "IndexError: argmax(): Expected reduction dim to be specified for input.numel() == 0."},
       {"argmax", {F({0, 3}), 0}, "IndexError: argmax(): Expected reduction dim 0 to have non-zero size."},
-      {"cumsum", {F({2, 3}), 2},
-       "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)"},
+      {"cumsum", {F({2, 3}), 2}, "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)"},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }

@@ -41,8 +41,9 @@ absl::StatusOr<Dims> BroadcastSizes(const Dims& a, const Dims& b) {
 
 absl::Status CheckExpands(const Dims& from, const Dims& to) {
   if (from.size() > to.size()) {
-    return InvalidArgument("expand(", from.ToString(), ", size=", to.ToString(), "): the number of sizes provided (", to.size(),
-                           ") must be greater or equal to the number of dimensions in the tensor (", from.size(), ")");
+    return InvalidArgument("expand(", from.ToString(), ", size=", to.ToString(), "): the number of sizes provided (",
+                           to.size(), ") must be greater or equal to the number of dimensions in the tensor (",
+                           from.size(), ")");
   }
   for (int i = to.size() - 1; i >= to.size() - from.size(); --i) {
     const int64_t size = from[i - (to.size() - from.size())];
@@ -155,8 +156,8 @@ absl::StatusOr<Dims> UnflattenSizes(const Dims& sizes, int64_t dim, const std::v
   absl::StatusOr<Dims> inferred = InferSize(parts, sizes[d]);
   if (!inferred.ok()) {
     if (parts.size() > kMaxRank) return inferred.status();
-    return InvalidArgument("unflatten: Provided sizes ", Dims(parts).ToString(), " don't multiply up to the size of dim ", d, " (",
-                           sizes[d], ") in the input tensor");
+    return InvalidArgument("unflatten: Provided sizes ", Dims(parts).ToString(),
+                           " don't multiply up to the size of dim ", d, " (", sizes[d], ") in the input tensor");
   }
   const Dims& inner = *inferred;
   if (sizes.size() - 1 + inner.size() > kMaxRank) return InvalidArgument("too many dimensions");
@@ -164,6 +165,7 @@ absl::StatusOr<Dims> UnflattenSizes(const Dims& sizes, int64_t dim, const std::v
   for (int i = 0; i < d; ++i) out.push_back(sizes[i]);
   for (int64_t s : inner) out.push_back(s);
   for (int i = d + 1; i < sizes.size(); ++i) out.push_back(sizes[i]);
+  if (CheckedNumel(out) < 0) return InvalidArgument("the shape ", out.ToString(), " is too large");
   return out;
 }
 
@@ -175,7 +177,8 @@ absl::StatusOr<Dims> MatmulBatch(const Dims& a, const Dims& b) {
 
 absl::StatusOr<Dims> MatmulSizes(const Dims& a, const Dims& b) {
   if (a.empty() || b.empty()) {
-    return InvalidArgument("both arguments to matmul need to be at least 1D, but they are ", a.size(), "D and ", b.size(), "D");
+    return InvalidArgument("both arguments to matmul need to be at least 1D, but they are ", a.size(), "D and ",
+                           b.size(), "D");
   }
   // A batched product checks its batches first.
   TD_ASSIGN_OR_RETURN(Dims out, MatmulBatch(a, b));

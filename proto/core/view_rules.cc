@@ -45,7 +45,8 @@ absl::Status SetReshaped(const TensorMeta& self, const Dims& sizes, OpMetas* out
 absl::Status SetExpanded(const TensorMeta& self, const std::vector<int64_t>& size, TensorMeta* out) {
   const int rank = static_cast<int>(size.size());
   if (rank < self.rank()) {
-    return InvalidArgument("expand(", self.sizes.ToString(), ", size=", size.size() <= kMaxRank ? Dims(size).ToString() : "...",
+    return InvalidArgument("expand(", self.sizes.ToString(),
+                           ", size=", size.size() <= kMaxRank ? Dims(size).ToString() : "...",
                            "): the number of sizes provided (", rank,
                            ") must be greater or equal to the number of dimensions in the tensor (", self.rank(), ")");
   }
@@ -55,7 +56,8 @@ absl::Status SetExpanded(const TensorMeta& self, const std::vector<int64_t>& siz
     const int from = i - (rank - self.rank());
     if (from < 0) {
       if (size[i] == -1) {
-        return InvalidArgument("The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension ", i);
+        return InvalidArgument(
+            "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension ", i);
       }
       if (size[i] < 0) return InvalidArgument("The expanded size of the tensor (", size[i], ") isn't allowed");
       continue;
@@ -65,8 +67,8 @@ absl::Status SetExpanded(const TensorMeta& self, const std::vector<int64_t>& siz
       strides[i] = self.strides[from];
     } else if (self.sizes[from] != 1 || size[i] < 0) {
       return InvalidArgument("The expanded size of the tensor (", size[i], ") must match the existing size (",
-                             self.sizes[from], ") at non-singleton dimension ", i, ".  Target sizes: ",
-                             Dims(size).ToString(), ".  Tensor sizes: ", self.sizes.ToString());
+                             self.sizes[from], ") at non-singleton dimension ", i,
+                             ".  Target sizes: ", Dims(size).ToString(), ".  Tensor sizes: ", self.sizes.ToString());
     }
   }
   if (CheckedNumel(sizes) < 0) return InvalidArgument("the shape ", sizes.ToString(), " is too large");
@@ -117,9 +119,10 @@ TD_RULE(ShapePermute) {
   const TensorMeta& self = *args.Tensor(0);
   const std::vector<int64_t>& dims = args.Attr(1).ints();
   if (static_cast<int>(dims.size()) != self.rank()) {
-    return InvalidArgument("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
-                           "desired ordering of dimensions i.e. input.dim() = ", self.rank(),
-                           " is not equal to len(dims) = ", dims.size());
+    return InvalidArgument(
+        "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
+        "desired ordering of dimensions i.e. input.dim() = ",
+        self.rank(), " is not equal to len(dims) = ", dims.size());
   }
   TensorMeta* result = Like(self, &out->outputs[output]);
   uint32_t seen = 0;
@@ -146,7 +149,8 @@ TD_RULE(ShapeTranspose) {
 
 TD_RULE(ShapeT) {
   const TensorMeta& self = *args.Tensor(0);
-  if (self.rank() > 2) return InvalidArgument("t() expects a tensor with <= 2 dimensions, but self is ", self.rank(), "D");
+  if (self.rank() > 2)
+    return InvalidArgument("t() expects a tensor with <= 2 dimensions, but self is ", self.rank(), "D");
   TensorMeta* result = Like(self, &out->outputs[output]);
   if (self.rank() == 2) {
     std::swap(result->sizes[0], result->sizes[1]);
@@ -236,7 +240,8 @@ TD_RULE(ShapeNarrow) {
   TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(1), self.rank()));
   const int64_t size = self.sizes[d], length = args.Int(3);
   if (args.Int(2) < -size || args.Int(2) > size) {
-    return IndexError("Dimension out of range (expected to be in range of [", -size, ", ", size - 1, "], but got ", args.Int(2), ")");
+    return IndexError("Dimension out of range (expected to be in range of [", -size, ", ", size - 1, "], but got ",
+                      args.Int(2), ")");
   }
   const int64_t start = args.Int(2) < 0 ? args.Int(2) + size : args.Int(2);
   if (length < 0 || length > size - start) {
@@ -250,14 +255,16 @@ TD_RULE(ShapeAsStrided) {
   const TensorMeta& self = *args.Tensor(0);
   TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(1).ints()));
   const std::vector<int64_t>& strides = args.Attr(2).ints();
-  if (strides.size() != static_cast<size_t>(sizes.size())) return InvalidArgument("mismatch in length of strides and shape");
+  if (strides.size() != static_cast<size_t>(sizes.size()))
+    return InvalidArgument("mismatch in length of strides and shape");
   // Within what the input itself reaches: the rule doesn't know the storage.
   int64_t most = args.Int(3);
   int64_t reach = self.offset;
   for (int i = 0; i < self.rank(); ++i) reach += (self.sizes[i] - 1) * self.strides[i];
   for (int i = 0; i < sizes.size(); ++i) {
     int64_t span;
-    if (strides[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &span) || __builtin_add_overflow(most, span, &most)) {
+    if (strides[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &span) ||
+        __builtin_add_overflow(most, span, &most)) {
       return InvalidArgument("as_strided: the strides reach out of bounds");
     }
   }
@@ -307,7 +314,8 @@ TD_RULE(ShapeSplitSizes) {
   out->outputs.clear();
   for (int64_t size : sizes) {
     if (size < 0) {
-      return InvalidArgument("split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", list());
+      return InvalidArgument(
+          "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", list());
     }
     if (size > self.sizes[d] - at) return misfit();
     out->outputs.push_back(Piece(self, d, at, size));
@@ -379,7 +387,8 @@ TD_RULE(ShapeRepeat) {
   const std::vector<int64_t>& repeats = args.Attr(1).ints();
   const int rank = static_cast<int>(repeats.size());
   if (rank < self.rank()) {
-    return InvalidArgument("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
+    return InvalidArgument(
+        "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   }
   if (rank > kMaxRank / 2) return InvalidArgument("repeat: too many dimensions");
   Dims sizes;

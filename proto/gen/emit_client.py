@@ -73,7 +73,7 @@ def value_expr(p):
     if p.optional and p.type in OPTIONAL_TYPES:
         inner = {
             "kInt": f"Value::Int(*{n})", "kFloat": f"Value::Float(*{n})", "kBool": f"Value::Bool(*{n})",
-            "kInts": f"Value::Ints({n}->values())", "kString": f"Value::String(std::string(*{n}))",
+            "kInts": f"Value::Ints({n}->Expanded({p.length}))", "kString": f"Value::String(std::string(*{n}))",
         }[p.type]
         return f"{n} ? {inner} : Value()"
     return {
@@ -81,7 +81,7 @@ def value_expr(p):
         "kFloat": f"Value::Float({n})",
         "kBool": f"Value::Bool({n})",
         "kScalar": f"Value::Number({n})",
-        "kInts": f"Value::Ints({n}.values())",
+        "kInts": f"Value::Ints({n}.Expanded({p.length}))",
         "kDType": f"{n} == DType::kNone ? Value() : Value::Type({n})",
         "kDevice": f"{n}.ToValue()",
         "kString": f"Value::String(std::string({n}))",

@@ -79,7 +79,8 @@ class Op:
             raise TableError(f"{name}: at most one list of tensors")
         self.list_slot = lists[0].slot if lists else -1
         self.kind = row.get("kind", "kernel")
-        self.inplace_only = self.base.endswith("_")
+        # `copy_` writes and returns its first input; a row without results (a fused step) only has `mutates`.
+        self.inplace_only = self.base.endswith("_") and self.outputs == [None]
         self.api = row.get("api", "none" if self.base.startswith("_") else "torch method")
         self.kernel = self._kernel()
         self.by_name = {p.name: p for p in self.params}

@@ -45,8 +45,9 @@ class LRScheduler:
     def step(self, epoch=None):
         """One epoch on; with `epoch` (as PyTorch has it, deprecated) to that one."""
         if self._step_count == 1 and self.optimizer._step_count < 1:
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, "
-                          "you should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.",
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+                          "later, you should call them in the opposite order: `optimizer.step()` before "
+                          "`lr_scheduler.step()`.",
                           UserWarning, stacklevel=2)
         self._step_count += 1
         if epoch is None:
@@ -236,8 +237,8 @@ class SequentialLR:
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1, verbose=False):
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the number "
-                             f"of milestone points, but got number of schedulers {len(schedulers)} and the number of "
+            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
+                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the number of "
                              f"milestones to be equal to {len(milestones)}")
         self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, milestones
         self.last_epoch = last_epoch + 1

@@ -193,5 +193,4 @@ def check_options(**options):
     """Raises ValueError for a negative option, in PyTorch's words."""
     for name, value in options.items():
         if not 0.0 <= value:
-            raise ValueError(f"Invalid {name.replace('_', ' ') if name != 'weight_decay' else name} value: {value}"
-                             if name != "lr" else f"Invalid learning rate: {value}")
+            raise ValueError(f"Invalid learning rate: {value}" if name == "lr" else f"Invalid {name} value: {value}")

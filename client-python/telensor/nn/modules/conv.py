@@ -34,7 +34,8 @@ class _Conv(Module):
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise ValueError(f"Invalid padding string {padding!r}, should be one of {{'same', 'valid'}}")
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(f"padding_mode must be one of {set(_PADDING_MODES)}, but got padding_mode='{padding_mode}'")
+            raise ValueError(f"padding_mode must be one of {set(_PADDING_MODES)}, but got "
+                             f"padding_mode='{padding_mode}'")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride, self.dilation = (_tuple(v, self._rank) for v in (kernel_size, stride, dilation))
         self.padding = padding if isinstance(padding, str) else _tuple(padding, self._rank)
@@ -105,9 +106,9 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """2-D cross-correlation. input: (N, in, H, W) or (in, H, W) -> (N, out, H', W'); weight: (out, in / groups, kh, kw).
+    """2-D cross-correlation. input: (N, in, H, W) or (in, H, W) -> (N, out, H', W').
 
-    padding: a number, a tuple, 'valid' or 'same'.
+    weight: (out, in / groups, kh, kw), bias: (out). padding: a number, a tuple, 'valid' or 'same'.
     """
 
     _rank = 2

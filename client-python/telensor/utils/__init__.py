@@ -1,0 +1,3 @@
+"""`utils.data`: datasets and loaders."""
+
+from . import data
