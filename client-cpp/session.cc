@@ -357,7 +357,7 @@ absl::Status Session::WalkGraph(absl::Span<TensorState* const> roots, bool free_
   return absl::OkStatus();
 }
 
-NodeRef Session::HistoryOf(const Walk& walk) {
+NodeRef Session::HistoryOf(const Walk& walk, absl::Span<TensorState* const> gradients) {
   NodeRef node = NodeRef::Adopt(new GradNode(nullptr));
   node->title = "GradBackward0";
   for (const TensorRef& leaf : walk.leaves) {
@@ -367,6 +367,9 @@ NodeRef Session::HistoryOf(const Walk& walk) {
   for (const NodeRef& below : walk.nodes) {
     node->edges.emplace_back();
     node->edges.back().node = below;
+  }
+  for (TensorState* gradient : gradients) {
+    if (CarriesGradient(gradient)) node->edges.push_back(gradient->Edge());
   }
   return node;
 }
@@ -383,7 +386,7 @@ absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool re
   Walk walk;
   TensorState* const roots[] = {root};
   TD_RETURN_IF_ERROR(WalkGraph(roots, !retain_graph && !create_graph, &walk));
-  const NodeRef history = create_graph ? HistoryOf(walk) : NodeRef();
+  const NodeRef history = create_graph ? HistoryOf(walk, {&gradient, 1}) : NodeRef();
   std::vector<TensorRef> replaced;
   uint64_t seq;
   {
@@ -447,7 +450,7 @@ absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<Tens
   if (!retain_graph && !create_graph) {
     for (NodeRef& node : walk.nodes) node->freed |= node->saves;
   }
-  const NodeRef history = create_graph ? HistoryOf(walk) : NodeRef();
+  const NodeRef history = create_graph ? HistoryOf(walk, gradients) : NodeRef();
   uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get());

@@ -67,7 +67,7 @@ class Session {
   absl::Status AfterCommand(uint64_t seq);
   struct Walk;
   // The node that stands for the server's record of a backward pass.
-  static NodeRef HistoryOf(const Walk& walk);
+  static NodeRef HistoryOf(const Walk& walk, absl::Span<TensorState* const> gradients);
   absl::Status WalkGraph(absl::Span<TensorState* const> roots, bool free_saved, Walk* walk);
 
   std::string address_;

@@ -113,6 +113,8 @@ python_tests() {
 }
 export -f unittests generator_tests make_venv python_tests
 export root python mode quick
+# Two clones of the tree share what was compiled.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 
 part "Debian packages" 1800 deploy/packages.sh build data test || finish
 

@@ -310,9 +310,10 @@ PyObject* MakeSubclass(PyObject*, PyObject* args) {
 
 // Host bytes, never a handle: a pickle may be read anywhere.
 PyObject* Reduce(PyObject* self, PyObject*) {
-  PyObject* module = PyImport_ImportModule("telensor._core");
+  // A Python function: pickle finds it by its name.
+  PyObject* module = PyImport_ImportModule("telensor._host_bytes");
   if (module == nullptr) return nullptr;
-  PyObject* rebuild = PyObject_GetAttrString(module, "_rebuild_tensor");
+  PyObject* rebuild = PyObject_GetAttrString(module, "rebuild_tensor");
   Py_DECREF(module);
   PyObject* bytes = rebuild != nullptr ? ToBytes(S(self)) : nullptr;
   if (bytes == nullptr) {

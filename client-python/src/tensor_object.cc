@@ -192,6 +192,7 @@ int Contains(PyObject* self, PyObject* value) {
   return truth;
 }
 
+// lint: ops listed here, Python's operators each stand for one op
 PyNumberMethods g_number = {};
 PyMappingMethods g_mapping = {Length, GetItem, SetItem};
 PySequenceMethods g_sequence = {};

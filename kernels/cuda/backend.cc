@@ -13,7 +13,7 @@ int DeviceInfo(int32_t device, tt_device_info* info) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
   if (error != cudaSuccess) return Check(nullptr, error, "cudaGetDeviceProperties");
-  std::snprintf(info->name, sizeof(info->name), "%s", properties.name);
+  std::snprintf(info->name, sizeof(info->name), "%.127s", properties.name);
   info->total_memory = properties.totalGlobalMem;
   info->host_accessible = 0;
   info->compute_units = properties.multiProcessorCount;

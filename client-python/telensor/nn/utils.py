@@ -23,8 +23,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     total = norms.max() if p == math.inf else norms.min() if p == -math.inf else norms.norm(p)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(f"The total norm of order {p} for gradients from `parameters` is non-finite, so it cannot "
-                           "be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
-                           "`error_if_nonfinite=False`")
+                           "be clipped. To disable this error and scale the gradients by the non-finite norm anyway, "
+                           "set `error_if_nonfinite=False`")
     return total
 
 

@@ -238,8 +238,8 @@ class SequentialLR:
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1, verbose=False):
         if len(milestones) != len(schedulers) - 1:
             raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
-                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the number of "
-                             f"milestones to be equal to {len(milestones)}")
+                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
+                             f"number of milestones to be equal to {len(milestones)}")
         self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, milestones
         self.last_epoch = last_epoch + 1
         # Making the schedulers changed the rates: back to the start, then the first one's first epoch.
