@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "client-cpp/optim.h"
 #include "client-cpp/telensor.h"
-#include "proto/core/op_ids.h"
-#include "client-cpp/call.h"
 
 namespace tt = telensor;
 
@@ -80,39 +79,6 @@ class Net {
   std::vector<tt::Tensor> parameters_;
 };
 
-// Adam: one command a step.
-class Adam {
- public:
-  Adam(std::vector<tt::Tensor> parameters, double lr) : parameters_(std::move(parameters)), lr_(lr) {
-    for (const tt::Tensor& p : parameters_) {
-      first_.push_back(tt::zeros_like(p));
-      second_.push_back(tt::zeros_like(p));
-    }
-  }
-  void Step() {
-    tt::NoGradGuard no_grad;
-    std::vector<tt::Operand> tensors;
-    for (const tt::Tensor& p : parameters_) tensors.emplace_back(p);
-    std::vector<tt::Tensor> gradients;
-    for (const tt::Tensor& p : parameters_) gradients.push_back(p.grad());
-    for (const tt::Tensor& g : gradients) tensors.emplace_back(g);
-    for (const tt::Tensor& m : first_) tensors.emplace_back(m);
-    for (const tt::Tensor& v : second_) tensors.emplace_back(v);
-    using tt::Value;
-    const Value attrs[] = {Value::Int(4),      Value::Float(lr_),  Value::Float(0.9),   Value::Float(0.999), Value::Float(1e-8),
-                           Value::Float(0),    Value::Bool(false), Value::Bool(false),  Value::Bool(false),  Value::Int(++step_)};
-    tt::client::Call(tt::ops::_adam_step_, tensors.data(), tensors.size(), attrs, 10);
-  }
-  void ZeroGrad() {
-    for (const tt::Tensor& p : parameters_) p.set_grad(tt::Tensor());
-  }
-
- private:
-  std::vector<tt::Tensor> parameters_, first_, second_;
-  double lr_;
-  int64_t step_ = 0;
-};
-
 double Accuracy(const Net& net, const tt::Tensor& images, const tt::Tensor& labels) {
   tt::NoGradGuard no_grad;
   tt::Tensor right = tt::zeros({}, tt::DType::kInt64);
@@ -145,7 +111,7 @@ int main(int argc, char** argv) try {
   const auto [images, labels] = Load(folder, "train");
   const auto [test_images, test_labels] = Load(folder, "t10k");
   const Net net;
-  Adam adam(net.parameters(), lr);
+  tt::Adam adam(net.parameters(), lr);
   const int64_t count = images.size(0);
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
@@ -154,9 +120,9 @@ int main(int argc, char** argv) try {
     for (int64_t at = 0; at < count; at += batch) {
       const tt::Tensor chosen = tt::slice(order, 0, at, at + batch);
       const tt::Tensor loss = tt::cross_entropy(net.Forward(tt::index_select(images, 0, chosen)), tt::index_select(labels, 0, chosen));
-      adam.ZeroGrad();
+      adam.zero_grad();
       loss.backward();
-      adam.Step();
+      adam.step();
       tt::add_(total, loss * static_cast<double>(std::min(batch, count - at)));
       if (at / batch % 50 == 49) {
         // The one wait of this many steps: keeps the bar honest.

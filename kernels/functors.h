@@ -1,11 +1,13 @@
 // The elementwise functors: one list for every backend. An elementwise op is its row in the table and one line here.
 //
-// Functors compute in the type they are given: the backends hand 16-bit floats over as float.
+// Functors compute in the type they are given: backends hand 16-bit floats over as float.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+
+#include "kernels/functor_list.h"
 
 #ifdef __CUDACC__
 #define TT_FN __host__ __device__ inline
@@ -22,10 +24,8 @@ TT_FN bool IsNan(T x) {
 }
 
 // Integers wrap instead of overflowing.
-template <typename T>
-using Wrapping = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::make_unsigned<T>, std::common_type<T>>;
-template <typename T>
-using WrapType = typename Wrapping<T>::type;
+template <typename T> using Wrapping = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::make_unsigned<T>, std::common_type<T>>;
+template <typename T> using WrapType = typename Wrapping<T>::type;
 
 #define TT_UNARY(Name, expression)                                     \
   struct Name {                                                        \
@@ -246,23 +246,5 @@ struct SiluBackward {
     return g * s * (T(1) + x * (T(1) - s));
   }
 };
-
-// The lists. TT_*_OPS(X): X(row, functor).
-#define TT_NUMBER_UNARY_OPS(X) X("neg", Neg) X("square", Square) X("abs", Abs) X("floor", Floor) X("ceil", Ceil) X("trunc", Trunc) X("round", Round) X("relu", Relu)
-#define TT_FLOAT_UNARY_OPS(X) X("exp", Exp) X("expm1", Expm1) X("log", Log) X("log2", Log2) X("log10", Log10) X("log1p", Log1p) \
-  X("sqrt", Sqrt) X("rsqrt", Rsqrt) X("reciprocal", Reciprocal) X("sin", Sin) X("cos", Cos) X("tan", Tan) X("sinh", Sinh) \
-  X("cosh", Cosh) X("asin", Asin) X("acos", Acos) X("atan", Atan) X("tanh", Tanh) X("sigmoid", Sigmoid) X("erf", Erf) \
-  X("silu", Silu) X("logsigmoid", LogSigmoid)
-#define TT_ALL_UNARY_OPS(X) X("sign", Sign)
-#define TT_INTEGER_UNARY_OPS(X) X("bitwise_not", BitwiseNot)
-#define TT_ALL_BINARY_OPS(X) X("mul", Mul) X("maximum", Maximum) X("minimum", Minimum)
-#define TT_NUMBER_BINARY_OPS(X) X("pow", Pow)
-#define TT_DIVIDING_OPS(X) X("floor_divide", FloorDivide) X("_trunc_divide", TruncDivide) X("remainder", Remainder) X("fmod", Fmod)
-#define TT_FLOAT_BINARY_OPS(X) X("div", Div) X("atan2", Atan2) X("_relu_backward", ReluBackward) X("_tanh_backward", TanhBackward) \
-  X("_sigmoid_backward", SigmoidBackward) X("_silu_backward", SiluBackward)
-#define TT_INTEGER_BINARY_OPS(X) X("bitwise_and", BitwiseAnd) X("bitwise_or", BitwiseOr) X("bitwise_xor", BitwiseXor)
-#define TT_COMPARISON_OPS(X) X("eq", Eq) X("ne", Ne) X("lt", Lt) X("le", Le) X("gt", Gt) X("ge", Ge) \
-  X("logical_and", LogicalAnd) X("logical_or", LogicalOr) X("logical_xor", LogicalXor)
-#define TT_TEST_OPS(X) X("isnan", IsNanOp) X("isinf", IsInf) X("isfinite", IsFinite) X("logical_not", LogicalNot)
 
 }  // namespace telensor::functors

@@ -1,305 +1,373 @@
-// conv2d and its gradients: float32 by oneDNN, other types by columns and a matrix product.
-#include <oneapi/dnnl/dnnl.hpp>
+// conv2d and its two gradients.
+//
+// float32 and bfloat16 run on oneDNN, in the layout that is fastest for the shape, with reorders inside the call;
+// float16 as float32, rounded once. float64, and what oneDNN would only do by its reference code, unfolds the image
+// into columns and multiplies matrices.
+#include <cblas.h>
 
-#include <list>
-#include <map>
-#include <mutex>
+#include <climits>
+#include <cstring>
 
+#include "kernels/cpu/dense.h"
+#include "kernels/cpu/dnnl_cache.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm.h"
 
 namespace telensor::cpu::TT_CPU_VARIANT {
+
 namespace {
 
-enum class Pass { kForward, kInput, kWeight };
+enum Direction : int64_t { kForward = 2, kInputGradient, kWeightGradient };  // 1 is matmul's, in the keys
 
-// One convolution, whichever of its three passes is asked for.
+// The words of a DnnlKey are the members of this, in order.
 struct Shape {
-  int64_t n, c, h, w;      // input
-  int64_t k, kh, kw;       // output channels, kernel
-  int64_t oh, ow;
-  int64_t sh, sw, ph, pw, dh, dw, groups;
+  int64_t direction, dtype, batch, in, out, groups;
+  int64_t height, width, kernel_h, kernel_w, out_h, out_w;
+  int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int64_t has_bias;
 
-  std::vector<int64_t> Key(Pass pass, bool bias, int threads) const {
-    return {n, c, h, w, k, kh, kw, oh, ow, sh, sw, ph, pw, dh, dw, groups, static_cast<int64_t>(pass), bias, threads};
+  int64_t group_in() const { return in / groups; }
+  int64_t group_out() const { return out / groups; }
+  int64_t positions() const { return out_h * out_w; }
+  int64_t taps() const { return group_in() * kernel_h * kernel_w; }
+};
+static_assert(sizeof(Shape) <= sizeof(DnnlKey));
+
+bool Pair(const tt_value& v, int64_t* h, int64_t* w) {
+  if (v.kind == 2) {
+    *h = *w = v.i;
+    return true;
   }
-};
-
-Shape MakeShape(const int64_t* input, const int64_t* weight, const int64_t* output, const tt_value* attrs) {
-  return {input[0], input[1], input[2], input[3], weight[0], weight[2], weight[3], output[2], output[3],
-          attrs[0].ints[0], attrs[0].ints[1], attrs[1].ints[0], attrs[1].ints[1], attrs[2].ints[0], attrs[2].ints[1], attrs[3].i};
+  if (v.kind != 4 || v.count < 1 || v.count > 2) return false;
+  *h = v.ints[0];
+  *w = v.ints[v.count - 1];
+  return true;
 }
 
-// A oneDNN primitive with the layouts it wants. Making one is slow, so the last ones used are kept.
-struct Primitive {
-  dnnl::primitive primitive;
-  dnnl::memory::desc src, weights, dst, scratchpad;
-};
-
-dnnl::engine& Engine() {
-  static auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  return *engine;
+// The rows of the gradients take any sizes, so everything is checked here.
+int ReadShape(tt_call* call, Direction direction, const tt_value* attrs, const int64_t* input, const int64_t* weight,
+              const int64_t* out, Shape* s) {
+  *s = {};
+  s->direction = direction;
+  s->batch = input[0];
+  s->in = input[1];
+  s->height = input[2];
+  s->width = input[3];
+  s->out = weight[0];
+  s->kernel_h = weight[2];
+  s->kernel_w = weight[3];
+  s->out_h = out[2];
+  s->out_w = out[3];
+  s->groups = attrs[3].i;
+  constexpr int64_t kMost = int64_t{1} << 31;
+  bool good = Pair(attrs[0], &s->stride_h, &s->stride_w) && Pair(attrs[1], &s->pad_h, &s->pad_w) &&
+              Pair(attrs[2], &s->dilation_h, &s->dilation_w);
+  good = good && s->groups > 0 && std::min({s->stride_h, s->stride_w, s->dilation_h, s->dilation_w}) > 0 &&
+         std::min(s->pad_h, s->pad_w) >= 0 && std::min(s->kernel_h, s->kernel_w) > 0;
+  good = good && std::max({s->stride_h, s->stride_w, s->dilation_h, s->dilation_w, s->pad_h, s->pad_w, s->kernel_h,
+                           s->kernel_w, s->height, s->width}) <= kMost;
+  good = good && out[0] == s->batch && out[1] == s->out && s->out % s->groups == 0 && s->in % s->groups == 0 &&
+         weight[1] == s->in / s->groups;
+  const auto fits = [](int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t places) {
+    const int64_t room = size + 2 * pad - dilation * (kernel - 1) - 1;
+    return room >= 0 && room / stride + 1 == places;
+  };
+  good = good && fits(s->height, s->kernel_h, s->stride_h, s->pad_h, s->dilation_h, s->out_h) &&
+         fits(s->width, s->kernel_w, s->stride_w, s->pad_w, s->dilation_w, s->out_w);
+  return good ? TT_OK : Fail(call, TT_INVALID_ARGUMENT, "the sizes of a convolution do not fit");
 }
 
-class PrimitiveCache {
+// ---- oneDNN
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+// Plain rows of pixels beat blocks of 16 channels where there is nothing to gain from blocks: no window to reuse (a
+// matrix product does it), or so few input channels that most of a block would be padding.
+bool PlainLayout(const Shape& s) {
+  if (s.groups != 1) return false;
+  const bool one_tap = s.kernel_h * s.kernel_w == 1;
+  if (one_tap && s.stride_h * s.stride_w == 1 && s.pad_h + s.pad_w == 0) return true;
+  if (s.direction == kForward) return s.in == 1 && s.out >= 16 && s.kernel_h * s.kernel_w <= 16;
+  return s.direction == kInputGradient && s.in < 4;
+}
+
+// The reference code is slower than columns by far.
+bool IsReference(const char* implementation) { return std::strncmp(implementation, "ref", 3) == 0; }
+
+void MakePlan(const DnnlKey& key, DnnlPlan* plan) {
+  Shape s;
+  std::memcpy(&s, key.data(), sizeof(s));
+  const auto type = s.dtype == TT_BFLOAT16 ? memory::data_type::bf16 : memory::data_type::f32;
+  const memory::dims src_sizes = {s.batch, s.in, s.height, s.width}, dst_sizes = {s.batch, s.out, s.out_h, s.out_w};
+  memory::dims weight_sizes = {s.out, s.group_in(), s.kernel_h, s.kernel_w};
+  if (s.groups > 1) weight_sizes = {s.groups, s.group_out(), s.group_in(), s.kernel_h, s.kernel_w};
+  const memory::desc src(src_sizes, type, Tag::nchw), dst(dst_sizes, type, Tag::nchw);
+  const memory::desc weight(weight_sizes, type, s.groups > 1 ? Tag::goihw : Tag::oihw), bias({s.out}, type, Tag::x);
+  const memory::dims strides = {s.stride_h, s.stride_w}, pad = {s.pad_h, s.pad_w};
+  const memory::dims dilation = {s.dilation_h - 1, s.dilation_w - 1};
+  const Tag images = PlainLayout(s) ? Tag::nchw : Tag::any;
+  const memory::desc any_src(src_sizes, type, images), any_dst(dst_sizes, type, images);
+  const memory::desc any_weight(weight_sizes, type, Tag::any);
+  const auto direct = dnnl::algorithm::convolution_direct;
+  const auto& engine = DnnlEngine();
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  using Forward = dnnl::convolution_forward;
+  const auto training = dnnl::prop_kind::forward_training;
+  const auto forward_desc =
+      s.has_bias
+          ? Forward::desc(training, direct, any_src, any_weight, bias, any_dst, strides, dilation, pad, pad)
+          : Forward::desc(training, direct, any_src, any_weight, any_dst, strides, dilation, pad, pad);
+  const Forward::primitive_desc forward(forward_desc, attr, engine);
+  if (s.direction == kForward) {
+    if (IsReference(forward.impl_info_str())) return;
+    plan->AddInput(DNNL_ARG_SRC, src, forward.src_desc());
+    plan->AddInput(DNNL_ARG_WEIGHTS, weight, forward.weights_desc());
+    plan->AddOutput(DNNL_ARG_DST, dst, forward.dst_desc());
+    if (s.has_bias) plan->AddInput(DNNL_ARG_BIAS, bias, bias);
+    plan->Finish(Forward(forward), forward.scratchpad_desc());
+  } else if (s.direction == kInputGradient) {
+    using Backward = dnnl::convolution_backward_data;
+    const Backward::primitive_desc pd(
+        Backward::desc(direct, any_src, any_weight, any_dst, strides, dilation, pad, pad), attr, engine, forward);
+    if (IsReference(pd.impl_info_str())) return;
+    plan->AddInput(DNNL_ARG_DIFF_DST, dst, pd.diff_dst_desc());
+    plan->AddInput(DNNL_ARG_WEIGHTS, weight, pd.weights_desc());
+    plan->AddOutput(DNNL_ARG_DIFF_SRC, src, pd.diff_src_desc());
+    plan->Finish(Backward(pd), pd.scratchpad_desc());
+  } else {
+    using Backward = dnnl::convolution_backward_weights;
+    const Backward::primitive_desc pd(
+        Backward::desc(direct, any_src, any_weight, any_dst, strides, dilation, pad, pad), attr, engine, forward);
+    if (IsReference(pd.impl_info_str())) return;
+    plan->AddInput(DNNL_ARG_DIFF_DST, dst, pd.diff_dst_desc());
+    plan->AddInput(DNNL_ARG_SRC, src, pd.src_desc());
+    plan->AddOutput(DNNL_ARG_DIFF_WEIGHTS, weight, pd.diff_weights_desc());
+    plan->Finish(Backward(pd), pd.scratchpad_desc());
+  }
+}
+
+std::shared_ptr<const DnnlPlan> FindPlan(Shape s, int dtype) {
+  s.dtype = dtype;
+  DnnlKey key{};
+  std::memcpy(key.data(), &s, sizeof(s));
+  return FindDnnlPlan(key, MakePlan);
+}
+
+// ---- columns and products
+
+void Gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+          const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0f, a,
+              static_cast<int>(lda), b, static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
+}
+void Gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int64_t m, int64_t n, int64_t k, const double* a, int64_t lda,
+          const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
+  cblas_dgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0, a,
+              static_cast<int>(lda), b, static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
+}
+
+// The places [*first, *last) along one dimension whose tap `offset` (dilation applied, padding not) is inside.
+void Inside(int64_t offset, int64_t pad, int64_t stride, int64_t size, int64_t places, int64_t* first, int64_t* last) {
+  const int64_t start = pad - offset, end = size + start;
+  *first = start <= 0 ? 0 : std::min(places, (start + stride - 1) / stride);
+  *last = std::max(*first, end <= 0 ? 0 : std::min(places, (end + stride - 1) / stride));
+}
+
+// columns[tap][place] = image[channel][pixel under the tap], for the rows [y0, y1) of places; or its opposite, which
+// adds into the image.
+template <bool kUnfold, typename C, typename Image>
+void Unfold(const Shape& s, Image* image, int64_t y0, int64_t y1, C* columns) {
+  const int64_t block = (y1 - y0) * s.out_w;
+  for (int64_t tap = 0; tap < s.taps(); ++tap) {
+    const int64_t kx = tap % s.kernel_w, ky = tap / s.kernel_w % s.kernel_h, channel = tap / (s.kernel_w * s.kernel_h);
+    Image* plane = image + channel * s.height * s.width;
+    C* to = columns + tap * block;
+    int64_t first, last;
+    Inside(kx * s.dilation_w, s.pad_w, s.stride_w, s.width, s.out_w, &first, &last);
+    for (int64_t y = y0; y < y1; ++y, to += s.out_w) {
+      const int64_t row = y * s.stride_h - s.pad_h + ky * s.dilation_h;
+      if (row < 0 || row >= s.height || first == last) {
+        if (kUnfold) std::fill(to, to + s.out_w, C(0));
+        continue;
+      }
+      Image* pixels = plane + (row * s.width + kx * s.dilation_w - s.pad_w);
+      if constexpr (kUnfold) {
+        std::fill(to, to + first, C(0));
+        for (int64_t x = first; x < last; ++x) to[x] = pixels[x * s.stride_w];
+        std::fill(to + last, to + s.out_w, C(0));
+      } else {
+        for (int64_t x = first; x < last; ++x) pixels[x * s.stride_w] += to[x];
+      }
+    }
+  }
+}
+
+// Rows of places whose columns stay in the second-level cache until the product reads them.
+int64_t RowsAtOnce(const Shape& s) {
+  constexpr int64_t kElements = int64_t{1} << 17;
+  return std::min(s.out_h, std::max<int64_t>(1, kElements / std::max<int64_t>(1, s.taps() * s.out_w)));
+}
+
+// `a` and `b` are the inputs of the call, dense; `result` its output.
+template <typename C>
+class ByColumns {
  public:
-  static PrimitiveCache& Get() {
-    static auto* const cache = new PrimitiveCache();
-    return *cache;
-  }
-  std::shared_ptr<const Primitive> Find(const Shape& s, Pass pass, bool bias) {
-    const std::vector<int64_t> key = s.Key(pass, bias, omp_get_max_threads());
-    std::lock_guard<std::mutex> lock(mu_);
-    auto found = entries_.find(key);
-    if (found != entries_.end()) {
-      order_.splice(order_.begin(), order_, found->second.second);
-      return found->second.first;
+  ByColumns(const Shape& s, const C* a, const C* b, const C* bias, C* result)
+      : s_(s), a_(a), b_(b), bias_(bias), result_(result), taps_(s.taps()), places_(s.positions()),
+        channels_(s.group_out()), pixels_(s.group_in() * s.height * s.width), rows_(RowsAtOnce(s)) {}
+
+  int Run(tt_call* call) {
+    if (std::max({taps_, places_, channels_, rows_ * s_.out_w}) > INT_MAX) {
+      return Fail(call, TT_UNIMPLEMENTED, "a convolution of this size is not supported");
     }
-    auto made = std::make_shared<const Primitive>(Make(s, pass, bias));
-    order_.push_front(key);
-    entries_[key] = {made, order_.begin()};
-    if (entries_.size() > kMost) {
-      entries_.erase(order_.back());
-      order_.pop_back();
-    }
-    return made;
+    // One image of one group is a task. Weight gradients are sums over them, so threads share one product at a time.
+    const bool sums = s_.direction == kWeightGradient;
+    const int64_t tasks = s_.batch * s_.groups, size = taps_ * rows_ * s_.out_w;
+    const double work = static_cast<double>(channels_ * taps_) * static_cast<double>(places_ * tasks);
+    const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    const int64_t parts = !sums && tasks >= threads && work > 16 * kGrain ? threads : 1;
+    C* columns = Workspace<C>(call, parts * size);
+    if (columns == nullptr) return FailMemory(call);
+    if (sums) std::fill(result_, result_ + s_.out * taps_, C(0));
+    ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        for (int64_t task = tasks * part / parts; task < tasks * (part + 1) / parts; ++task) {
+          Task(task, columns + part * size);
+        }
+      }
+    });
+    return TT_OK;
   }
 
  private:
-  static constexpr size_t kMost = 256;
-
-  static Primitive Make(const Shape& s, Pass pass, bool bias) {
-    using M = dnnl::memory;
-    using tag = M::format_tag;
-    const auto any = [](M::dims dims) { return M::desc(dims, M::data_type::f32, tag::any); };
-    const M::dims weight_dims = s.groups > 1 ? M::dims{s.groups, s.k / s.groups, s.c / s.groups, s.kh, s.kw}
-                                             : M::dims{s.k, s.c, s.kh, s.kw};
-    const M::desc src = any({s.n, s.c, s.h, s.w}), weights = any(weight_dims), dst = any({s.n, s.k, s.oh, s.ow});
-    const M::desc bias_desc({s.k}, M::data_type::f32, tag::x);
-    const M::dims strides{s.sh, s.sw}, dilations{s.dh - 1, s.dw - 1}, left{s.ph, s.pw};
-    // What the last window reaches past the input may be less than the padding, or more: the output's size says.
-    const M::dims right{(s.oh - 1) * s.sh + (s.kh - 1) * s.dh + 1 - s.h - s.ph, (s.ow - 1) * s.sw + (s.kw - 1) * s.dw + 1 - s.w - s.pw};
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const auto algorithm = dnnl::algorithm::convolution_direct;
-    const auto forward_desc =
-        bias ? dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, src, weights, bias_desc, dst, strides, dilations, left, right)
-             : dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, src, weights, dst, strides, dilations, left, right);
-    const dnnl::convolution_forward::primitive_desc forward(forward_desc, attr, Engine());
-    if (pass == Pass::kForward) {
-      return {dnnl::convolution_forward(forward), forward.src_desc(), forward.weights_desc(), forward.dst_desc(), forward.scratchpad_desc()};
+  void Task(int64_t task, C* columns) const {
+    const int64_t group = task % s_.groups;
+    const int64_t in = task * pixels_, out = task * channels_ * places_, weight = group * channels_ * taps_;
+    if (s_.direction == kInputGradient) std::fill(result_ + in, result_ + in + pixels_, C(0));
+    for (int64_t y = 0; y < s_.out_h; y += rows_) {
+      const int64_t end = std::min(s_.out_h, y + rows_), n = (end - y) * s_.out_w, at = out + y * s_.out_w;
+      switch (s_.direction) {
+        case kForward:
+          for (int64_t o = 0; bias_ != nullptr && o < channels_; ++o) {
+            std::fill_n(result_ + at + o * places_, n, bias_[group * channels_ + o]);
+          }
+          Unfold<true, C, const C>(s_, a_ + in, y, end, columns);
+          Gemm(CblasNoTrans, CblasNoTrans, channels_, n, taps_, b_ + weight, taps_, columns, n, C(bias_ != nullptr),
+               result_ + at, places_);
+          break;
+        case kInputGradient:
+          Gemm(CblasTrans, CblasNoTrans, taps_, n, channels_, b_ + weight, taps_, a_ + at, places_, C(0), columns, n);
+          Unfold<false, C, C>(s_, result_ + in, y, end, columns);
+          break;
+        default:
+          Unfold<true, C, const C>(s_, b_ + in, y, end, columns);
+          Gemm(CblasNoTrans, CblasTrans, channels_, taps_, n, a_ + at, places_, columns, n, C(1), result_ + weight,
+               taps_);
+      }
     }
-    if (pass == Pass::kInput) {
-      const dnnl::convolution_backward_data::primitive_desc pd(
-          dnnl::convolution_backward_data::desc(algorithm, src, weights, dst, strides, dilations, left, right), attr, Engine(), forward);
-      return {dnnl::convolution_backward_data(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
-    }
-    const dnnl::convolution_backward_weights::primitive_desc pd(
-        dnnl::convolution_backward_weights::desc(algorithm, src, weights, dst, strides, dilations, left, right), attr, Engine(), forward);
-    return {dnnl::convolution_backward_weights(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   }
 
-  std::mutex mu_;
-  std::list<std::vector<int64_t>> order_;
-  std::map<std::vector<int64_t>, std::pair<std::shared_ptr<const Primitive>, std::list<std::vector<int64_t>>::iterator>> entries_;
+  const Shape& s_;
+  const C *a_, *b_, *bias_;
+  C* result_;
+  int64_t taps_, places_, channels_, pixels_, rows_;
 };
 
-// Runs one pass on plain row-major data; reorders to and from the layouts the primitive wants.
-int RunDnnl(tt_call* call, const Shape& s, Pass pass, const float* src, const float* weights, const float* bias, const float* dst) {
-  try {
-    const std::shared_ptr<const Primitive> p = PrimitiveCache::Get().Find(s, pass, bias != nullptr);
-    thread_local dnnl::stream stream(Engine());
-    using M = dnnl::memory;
-    using tag = M::format_tag;
-    const M::desc plain_src({s.n, s.c, s.h, s.w}, M::data_type::f32, tag::nchw);
-    const M::desc plain_dst({s.n, s.k, s.oh, s.ow}, M::data_type::f32, tag::nchw);
-    const M::desc plain_weights = s.groups > 1 ? M::desc({s.groups, s.k / s.groups, s.c / s.groups, s.kh, s.kw}, M::data_type::f32, tag::goihw)
-                                               : M::desc({s.k, s.c, s.kh, s.kw}, M::data_type::f32, tag::oihw);
-    bool memory = true;
-    // The data in the layout wanted; a result is reordered back afterwards.
-    const auto operand = [&](const M::desc& plain, const M::desc& want, const float* data, bool result) {
-      M given(plain, Engine(), const_cast<float*>(data));
-      if (want == plain) return given;
-      void* buffer = call->workspace(call, want.get_size());
-      memory = memory && buffer != nullptr;
-      M wanted(want, Engine(), buffer);
-      if (!result && buffer != nullptr) dnnl::reorder(given, wanted).execute(stream, given, wanted);
-      return wanted;
-    };
-    const M m_src = operand(plain_src, p->src, src, pass == Pass::kInput);
-    const M m_weights = operand(plain_weights, p->weights, weights, pass == Pass::kWeight);
-    const M m_dst = operand(plain_dst, p->dst, dst, pass == Pass::kForward);
-    void* scratch = p->scratchpad.get_size() > 0 ? call->workspace(call, p->scratchpad.get_size()) : nullptr;
-    if (!memory || (p->scratchpad.get_size() > 0 && scratch == nullptr)) return TT_OUT_OF_MEMORY;
-    std::unordered_map<int, M> args = {{DNNL_ARG_SCRATCHPAD, M(p->scratchpad, Engine(), scratch)}};
-    args[pass == Pass::kInput ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC] = m_src;
-    args[pass == Pass::kWeight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS] = m_weights;
-    args[pass == Pass::kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST] = m_dst;
-    if (bias != nullptr) args[DNNL_ARG_BIAS] = M(M::desc({s.k}, M::data_type::f32, tag::x), Engine(), const_cast<float*>(bias));
-    p->primitive.execute(stream, args);
-    const M* result = pass == Pass::kForward ? &m_dst : pass == Pass::kInput ? &m_src : &m_weights;
-    const M::desc& plain = pass == Pass::kForward ? plain_dst : pass == Pass::kInput ? plain_src : plain_weights;
-    const float* out = pass == Pass::kForward ? dst : pass == Pass::kInput ? src : weights;
-    if (!(result->get_desc() == plain)) {
-      M back(plain, Engine(), const_cast<float*>(out));
-      M from = *result;
-      dnnl::reorder(from, back).execute(stream, from, back);
-    }
-    stream.wait();
-    return TT_OK;
-  } catch (const dnnl::error& error) {
-    return Fail(call, TT_INTERNAL, "oneDNN: %s", error.what());
-  } catch (const std::exception& error) {
-    return Fail(call, TT_OUT_OF_MEMORY, "convolution: %s", error.what());
-  }
-}
+// ---- the kernels
 
-// The window contents of one image and group, a column for each output place; or their sums back into the image.
-template <typename C, bool kBack>
-void Columns(const Shape& s, C* image, C* columns) {
-  const int64_t channels = s.c / s.groups;
-  for (int64_t ch = 0; ch < channels; ++ch) {
-    for (int64_t y = 0; y < s.kh; ++y) {
-      for (int64_t x = 0; x < s.kw; ++x) {
-        C* row = columns + ((ch * s.kh + y) * s.kw + x) * s.oh * s.ow;
-        for (int64_t oy = 0; oy < s.oh; ++oy) {
-          const int64_t iy = oy * s.sh - s.ph + y * s.dh;
-          for (int64_t ox = 0; ox < s.ow; ++ox) {
-            const int64_t ix = ox * s.sw - s.pw + x * s.dw;
-            const bool inside = iy >= 0 && iy < s.h && ix >= 0 && ix < s.w;
-            C* place = image + (ch * s.h + iy) * s.w + ix;
-            if constexpr (kBack) {
-              if (inside) *place += row[oy * s.ow + ox];
-            } else {
-              row[oy * s.ow + ox] = inside ? *place : C(0);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-template <typename C>
-int RunColumns(tt_call* call, const Shape& s, Pass pass, C* src, C* weights, const C* bias, C* dst) {
-  const int64_t channels = s.c / s.groups, outputs = s.k / s.groups, rows = channels * s.kh * s.kw, places = s.oh * s.ow;
-  C* columns = static_cast<C*>(call->workspace(call, std::max<size_t>(1, static_cast<size_t>(rows * places)) * sizeof(C)));
-  if (columns == nullptr) return TT_OUT_OF_MEMORY;
-  if (pass == Pass::kInput) std::fill_n(src, s.n * s.c * s.h * s.w, C(0));
-  if (pass == Pass::kWeight) std::fill_n(weights, s.k * rows, C(0));
-  for (int64_t i = 0; i < s.n; ++i) {
-    for (int64_t g = 0; g < s.groups; ++g) {
-      C* image = src + (i * s.c + g * channels) * s.h * s.w;
-      C* w = weights + g * outputs * rows;
-      C* out = dst + (i * s.k + g * outputs) * places;
-      const Matrix weight{w, outputs, rows, rows, 1}, weight_t{w, rows, outputs, 1, rows};
-      const Matrix grad{out, outputs, places, places, 1};
-      if (pass == Pass::kInput) {
-        Gemm(weight_t, grad, columns, C(1), C(0));
-        Columns<C, true>(s, image, columns);
-        continue;
-      }
-      Columns<C, false>(s, image, columns);
-      if (pass == Pass::kWeight) {
-        Gemm(grad, Matrix{columns, places, rows, 1, places}, w, C(1), C(1));
-        continue;
-      }
-      if (bias != nullptr) {
-        for (int64_t k = 0; k < outputs; ++k) std::fill_n(out + k * places, places, bias[g * outputs + k]);
-      }
-      Gemm(weight, Matrix{columns, rows, places, places, 1}, out, C(1), bias != nullptr ? C(1) : C(0));
-    }
-  }
-  return TT_OK;
-}
-
-// Operands dense and in the type computed in; the result goes back to its own type.
-template <typename T>
-int Run(tt_call* call, const Shape& s, Pass pass, const tt_tensor& src, const tt_tensor& weights, const tt_tensor* bias, const tt_tensor& dst) {
-  using C = ComputeType<T>;
-  const tt_tensor& result = pass == Pass::kForward ? dst : pass == Pass::kInput ? src : weights;
-  const auto dense = [&](const tt_tensor& t) -> C* {
-    if (std::is_same_v<T, C> && t.contiguous) return static_cast<C*>(t.data);
-    C* copy = static_cast<C*>(call->workspace(call, std::max<size_t>(1, static_cast<size_t>(t.numel)) * sizeof(C)));
-    if (copy != nullptr && &t != &result) CopyDense<C, T>(t, copy);
-    return copy;
-  };
-  C *x = dense(src), *w = dense(weights), *y = dense(dst);
-  C* b = bias != nullptr ? dense(*bias) : nullptr;
-  if (x == nullptr || w == nullptr || y == nullptr || (bias != nullptr && b == nullptr)) return TT_OUT_OF_MEMORY;
+// In C, which is T or what T is converted to.
+template <typename T, typename C>
+int Convolve(tt_call* call, const Shape& s, const std::shared_ptr<const DnnlPlan>& plan) {
+  const C* a = Dense<T, C>(call, call->inputs[0]);
+  const C* b = Dense<T, C>(call, call->inputs[1]);
+  const C* bias = s.has_bias ? Dense<T, C>(call, call->inputs[2]) : nullptr;
+  if (a == nullptr || b == nullptr || (s.has_bias && bias == nullptr)) return FailMemory(call);
+  const tt_tensor& out = call->outputs[0];
+  C* result = std::is_same_v<T, C> ? static_cast<C*>(out.data) : Workspace<C>(call, out.numel);
+  if (result == nullptr) return FailMemory(call);
   int code;
-  if constexpr (std::is_same_v<C, float>) {
-    code = RunDnnl(call, s, pass, x, w, b, y);
+  if (plan != nullptr && plan->supported()) {
+    void* data[] = {const_cast<C*>(a), const_cast<C*>(b), result, const_cast<C*>(bias)};
+    code = plan->Run(call, data);
+  } else if constexpr (std::is_floating_point_v<C>) {
+    code = ByColumns<C>(s, a, b, bias, result).Run(call);
   } else {
-    code = RunColumns<C>(call, s, pass, x, w, b, y);
+    code = Fail(call, TT_INTERNAL, "no plan for a convolution of 16-bit floats");
   }
-  if (code == TT_OK && !std::is_same_v<T, C>) {
-    const C* from = pass == Pass::kForward ? y : pass == Pass::kInput ? x : w;
-    T* to = static_cast<T*>(result.data);
-    for (int64_t i = 0; i < result.numel; ++i) to[i] = static_cast<T>(from[i]);
+  if constexpr (!std::is_same_v<T, C>) {
+    if (code == TT_OK) StoreAll<T>(result, out.numel, static_cast<T*>(out.data));
   }
   return code;
 }
 
-int Zero(const tt_tensor& out, tt_call* call) {
+// The bias, or zeros: what sums of nothing leave.
+int FillBias(tt_call* call, const Shape& s) {
+  const tt_tensor& out = call->outputs[0];
+  std::memset(out.data, 0, static_cast<size_t>(out.numel * ElementSize(out.dtype)));
+  if (!s.has_bias) return TT_OK;
   return DispatchFloating(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    std::fill_n(static_cast<T*>(out.data), out.numel, T());
+    const T* bias = Dense<T>(call, call->inputs[2]);
+    if (bias == nullptr) return FailMemory(call);
+    T* to = static_cast<T*>(out.data);
+    for (int64_t i = 0; i < out.numel; ++i) to[i] = bias[i / s.positions() % s.out];
     return static_cast<int>(TT_OK);
   });
 }
 
-int Conv2d(tt_call* call) {
-  const tt_tensor &input = call->inputs[0], &weight = call->inputs[1], &bias = call->inputs[2], &out = call->outputs[0];
+int RunConvolution(tt_call* call, const Shape& s) {
+  const tt_tensor& out = call->outputs[0];
   if (out.numel == 0) return TT_OK;
-  const Shape s = MakeShape(input.sizes, weight.sizes, out.sizes, call->attrs);
-  return DispatchFloating(call, input.dtype, [&](auto tag) {
-    return Run<typename decltype(tag)::type>(call, s, Pass::kForward, input, weight, bias.dtype != 0 ? &bias : nullptr, out);
-  });
-}
-
-// A peer can name any input size: it must be one whose convolution has the gradient's size.
-int CheckSizes(tt_call* call, const int64_t* input, const int64_t* weight, const int64_t* grad) {
-  const tt_value* attrs = call->attrs + 1;
-  bool ok = attrs[3].i > 0 && input[1] == weight[1] * attrs[3].i && grad[1] == weight[0] && grad[0] == input[0] && weight[0] % attrs[3].i == 0;
-  for (int d = 0; d < 2 && ok; ++d) {
-    const int64_t stride = attrs[0].ints[d], padding = attrs[1].ints[d], dilation = attrs[2].ints[d];
-    constexpr int64_t kMost = int64_t{1} << 31;
-    ok = stride > 0 && padding >= 0 && dilation > 0 && stride < kMost && padding < kMost && dilation < kMost &&
-         weight[2 + d] > 0 && weight[2 + d] < kMost && input[2 + d] < kMost;
-    ok = ok && (input[2 + d] + 2 * padding - dilation * (weight[2 + d] - 1) - 1) / stride + 1 == grad[2 + d];
+  const int dtype = out.dtype;
+  for (int i = 0; i < call->num_inputs; ++i) {
+    if (Present(call->inputs[i]) && call->inputs[i].dtype != dtype) return Fail(call, TT_INTERNAL, "dtypes differ");
   }
-  return ok ? TT_OK : Fail(call, TT_INVALID_ARGUMENT, "convolution backward: the sizes do not belong together");
+  if (call->inputs[0].numel == 0 || call->inputs[1].numel == 0) return FillBias(call, s);
+  switch (dtype) {
+    case TT_FLOAT64: return Convolve<double, double>(call, s, nullptr);
+    case TT_FLOAT32: return Convolve<float, float>(call, s, FindPlan(s, dtype));
+    case TT_FLOAT16: return Convolve<Half, float>(call, s, FindPlan(s, TT_FLOAT32));
+    case TT_BFLOAT16: {
+      const auto plan = FindPlan(s, dtype);
+      if (plan != nullptr && plan->supported()) return Convolve<BFloat16, BFloat16>(call, s, plan);
+      return Convolve<BFloat16, float>(call, s, FindPlan(s, TT_FLOAT32));
+    }
+    default: return Fail(call, TT_INTERNAL, "unexpected dtype %d", dtype);
+  }
 }
 
-int InputBackward(tt_call* call) {
-  const tt_tensor &grad = call->inputs[0], &weight = call->inputs[1], &out = call->outputs[0];
-  if (grad.rank != 4 || weight.rank != 4 || out.rank != 4) return Fail(call, TT_INVALID_ARGUMENT, "convolution backward: 4-D tensors only");
-  if (grad.numel == 0 || out.numel == 0) return Zero(out, call);
-  if (const int code = CheckSizes(call, out.sizes, weight.sizes, grad.sizes); code != TT_OK) return code;
-  const Shape s = MakeShape(out.sizes, weight.sizes, grad.sizes, call->attrs + 1);
-  return DispatchFloating(call, grad.dtype, [&](auto tag) {
-    return Run<typename decltype(tag)::type>(call, s, Pass::kInput, out, weight, nullptr, grad);
-  });
+// `image`, `weight` and `out` are those of the forward pass, or their gradients.
+int Start(tt_call* call, Direction direction, const tt_value* attrs, const tt_tensor& image, const tt_tensor& weight,
+          const tt_tensor& out) {
+  if (image.rank != 4 || weight.rank != 4 || out.rank != 4) {
+    return Fail(call, TT_INVALID_ARGUMENT, "a convolution takes tensors of 4 dimensions");
+  }
+  Shape s;
+  const int code = ReadShape(call, direction, attrs, image.sizes, weight.sizes, out.sizes, &s);
+  if (code != TT_OK) return code;
+  s.has_bias = direction == kForward && Present(call->inputs[2]);
+  return RunConvolution(call, s);
 }
 
-int WeightBackward(tt_call* call) {
-  const tt_tensor &grad = call->inputs[0], &input = call->inputs[1], &out = call->outputs[0];
-  if (grad.rank != 4 || input.rank != 4 || out.rank != 4) return Fail(call, TT_INVALID_ARGUMENT, "convolution backward: 4-D tensors only");
-  if (grad.numel == 0 || out.numel == 0) return Zero(out, call);
-  if (const int code = CheckSizes(call, input.sizes, out.sizes, grad.sizes); code != TT_OK) return code;
-  const Shape s = MakeShape(input.sizes, out.sizes, grad.sizes, call->attrs + 1);
-  return DispatchFloating(call, grad.dtype, [&](auto tag) {
-    return Run<typename decltype(tag)::type>(call, s, Pass::kWeight, input, out, nullptr, grad);
-  });
+int Conv2d(tt_call* call) {
+  return Start(call, kForward, call->attrs, call->inputs[0], call->inputs[1], call->outputs[0]);
+}
+
+int Conv2dInputBackward(tt_call* call) {
+  return Start(call, kInputGradient, call->attrs + 1, call->outputs[0], call->inputs[1], call->inputs[0]);
+}
+
+int Conv2dWeightBackward(tt_call* call) {
+  return Start(call, kWeightGradient, call->attrs + 1, call->inputs[1], call->outputs[0], call->inputs[0]);
 }
 
 }  // namespace
 
 void AppendConvolutionKernels(KernelList* list) {
   list->push_back({"conv2d", TT_FLOATING, Conv2d});
-  list->push_back({"_conv2d_input_backward", TT_FLOATING, InputBackward});
-  list->push_back({"_conv2d_weight_backward", TT_FLOATING, WeightBackward});
+  list->push_back({"_conv2d_input_backward", TT_FLOATING, Conv2dInputBackward});
+  list->push_back({"_conv2d_weight_backward", TT_FLOATING, Conv2dWeightBackward});
 }
 
 }  // namespace telensor::cpu::TT_CPU_VARIANT

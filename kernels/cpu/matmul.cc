@@ -148,14 +148,14 @@ int Gemm(tt_call* call, int64_t m, int64_t n, int64_t k, C alpha, const Operand<
     const int64_t count = m * n;
     if (beta == 0) std::fill(c, c + count, C(0));
     if (beta != 0 && beta != 1) std::for_each(c, c + count, [beta](C& v) { v *= beta; });
+    const int ms = static_cast<int>(m), ns = static_cast<int>(n), ks = static_cast<int>(k);
+    const int lda = static_cast<int>(a.ld), ldb = static_cast<int>(b.ld);
     if (n == 1) {
-      BlasGemv(a.transposed ? CblasTrans : CblasNoTrans, static_cast<int>(a.transposed ? k : m),
-               static_cast<int>(a.transposed ? m : k), alpha, ad, static_cast<int>(a.ld), bd, static_cast<int>(b_row), c,
-               1);
+      BlasGemv(a.transposed ? CblasTrans : CblasNoTrans, a.transposed ? ks : ms, a.transposed ? ms : ks, alpha, ad, lda,
+               bd, static_cast<int>(b_row), c, 1);
     } else {
-      BlasGemv(b.transposed ? CblasNoTrans : CblasTrans, static_cast<int>(b.transposed ? n : k),
-               static_cast<int>(b.transposed ? k : n), alpha, bd, static_cast<int>(b.ld), ad, static_cast<int>(a_col), c,
-               1);
+      BlasGemv(b.transposed ? CblasNoTrans : CblasTrans, b.transposed ? ns : ks, b.transposed ? ks : ns, alpha, bd, ldb,
+               ad, static_cast<int>(a_col), c, 1);
     }
     return TT_OK;
   }
@@ -172,8 +172,8 @@ int Gemm(tt_call* call, int64_t m, int64_t n, int64_t k, C alpha, const Operand<
     return TT_OK;
   }
   BlasGemm(a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans, static_cast<int>(m),
-           static_cast<int>(n), static_cast<int>(k), alpha, ad, static_cast<int>(a.ld), bd, static_cast<int>(b.ld), beta,
-           c, static_cast<int>(n));
+           static_cast<int>(n), static_cast<int>(k), alpha, ad, static_cast<int>(a.ld), bd, static_cast<int>(b.ld),
+           beta, c, static_cast<int>(n));
   return TT_OK;
 }
 

@@ -1,70 +1,435 @@
-// Pooling over (N, C, H, W) or (C, H, W): planes are independent, and shared out to threads.
+// Pooling over (N, C, H, W) or (C, H, W): every plane on its own, planes shared out over the threads.
+//
+// The inner loops run along rows of windows, one tap of the window after the other, so that they vectorise for the
+// usual strides of 1 and 2. 16-bit floats are widened once and rounded once.
+#include <atomic>
+#include <climits>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "kernels/cpu/dense.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm.h"
 
 namespace telensor::cpu::TT_CPU_VARIANT {
+
 namespace {
 
-struct Window {
-  int64_t h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw;
+// Windows along one dimension.
+struct Side {
+  int64_t size, places, kernel, stride, pad, dilation;
+
+  int64_t Start(int64_t place) const { return place * stride - pad; }
+  // The places [*first, *last) whose tap number `tap` is inside.
+  void Inside(int64_t tap, int64_t* first, int64_t* last) const {
+    const int64_t start = pad - tap * dilation, end = size + start;
+    *first = start <= 0 ? 0 : std::min(places, (start + stride - 1) / stride);
+    *last = std::max(*first, end <= 0 ? 0 : std::min(places, (end + stride - 1) / stride));
+  }
+  // The taps [*first, *last) of a place that are inside.
+  void Taps(int64_t place, int64_t* first, int64_t* last) const {
+    const int64_t start = Start(place);
+    *first = start >= 0 ? 0 : std::min(kernel, (-start + dilation - 1) / dilation);
+    *last = std::max(*first, start >= size ? 0 : std::min(kernel, (size - start + dilation - 1) / dilation));
+  }
 };
 
-int64_t Planes(const tt_tensor& t) {
-  int64_t n = 1;
-  for (int d = 0; d < t.rank - 2; ++d) n *= t.sizes[d];
-  return n;
-}
+struct Planes {
+  int64_t count;
+  Side h, w;
+  int64_t input() const { return h.size * w.size; }
+  int64_t output() const { return h.places * w.places; }
+  // Planes a thread should take at least.
+  int64_t grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, input() + output())); }
+};
 
-Window MakeWindow(const int64_t* in, const int64_t* out, const tt_value* attrs, bool dilated) {
-  const int64_t* kernel = attrs[0].ints;
-  const int64_t* stride = attrs[1].kind == 0 ? kernel : attrs[1].ints;
-  Window w{in[0], in[1], out[0], out[1], kernel[0], kernel[1], stride[0], stride[1], attrs[2].ints[0], attrs[2].ints[1], 1, 1};
-  if (dilated) {
-    w.dh = attrs[3].ints[0];
-    w.dw = attrs[3].ints[1];
+bool Pair(const tt_value& v, int64_t* h, int64_t* w) {
+  if (v.kind == 2) {
+    *h = *w = v.i;
+    return true;
   }
-  return w;
+  if (v.kind != 4 || v.count < 1 || v.count > 2) return false;
+  *h = v.ints[0];
+  *w = v.ints[v.count - 1];
+  return true;
 }
 
-int MaxPool(tt_call* call) {
+// `in` is the tensor of pixels, `out` the one of windows. dilation NULL: 1.
+int ReadPlanes(tt_call* call, const tt_tensor& in, const tt_tensor& out, const tt_value* kernel, const tt_value* stride,
+               const tt_value* padding, const tt_value* dilation, Planes* p) {
+  const int r = in.rank;
+  bool good = (r == 3 || r == 4) && out.rank == r && std::equal(in.sizes, in.sizes + r - 2, out.sizes);
+  if (good) {
+    p->count = in.sizes[r - 3] * (r == 4 ? in.sizes[0] : 1);
+    p->h = {in.sizes[r - 2], out.sizes[r - 2], 1, 1, 0, 1};
+    p->w = {in.sizes[r - 1], out.sizes[r - 1], 1, 1, 0, 1};
+  }
+  if (good && kernel != nullptr) {
+    const bool own = stride->kind == 0 || (stride->kind == 4 && stride->count == 0);
+    good = Pair(*kernel, &p->h.kernel, &p->w.kernel) && Pair(own ? *kernel : *stride, &p->h.stride, &p->w.stride) &&
+           Pair(*padding, &p->h.pad, &p->w.pad);
+    if (dilation != nullptr) good = good && Pair(*dilation, &p->h.dilation, &p->w.dilation);
+    // The rows of the gradients take any numbers; these bounds keep sums and products of them in range.
+    constexpr int64_t kMost = int64_t{1} << 31;
+    for (const Side* s : {&p->h, &p->w}) {
+      good = good && std::min({s->kernel, s->stride, s->dilation}) > 0 && s->pad >= 0 &&
+             std::max({s->kernel, s->stride, s->dilation, s->pad, s->size, s->places}) <= kMost;
+    }
+  }
+  return good ? TT_OK : Fail(call, TT_INVALID_ARGUMENT, "the sizes of a pooling do not fit");
+}
+
+// fn(std::integral_constant<stride>) for the strides that get loops of their own; 0 means any.
+template <typename Fn>
+void DispatchStride(int64_t stride, const Fn& fn) {
+  switch (stride) {
+    case 1: return fn(std::integral_constant<int64_t, 1>());
+    case 2: return fn(std::integral_constant<int64_t, 2>());
+    default: return fn(std::integral_constant<int64_t, 0>());
+  }
+}
+
+// ---- max
+
+constexpr int64_t kWindows = 256;  // of one row at a time
+
+// Index counts pixels of a plane.
+template <int64_t kStride, typename C, typename Index>
+void MaxRow(const Planes& p, const C* plane, int64_t y, int64_t x0, int64_t x1, C* __restrict best,
+            Index* __restrict index) {
+  const int64_t stride = kStride == 0 ? p.w.stride : kStride;
+  int64_t ky0, ky1;
+  p.h.Taps(y, &ky0, &ky1);
+  const int64_t n = x1 - x0;
+  // A window without any number above -inf names its first pixel.
+  const int64_t top = std::min(p.h.Start(y) + ky0 * p.h.dilation, p.h.size - 1) * p.w.size;
+  for (int64_t i = 0; i < n; ++i) best[i] = -std::numeric_limits<C>::infinity();
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t kx0, kx1;
+    const int64_t start = p.w.Start(x0 + i);
+    if (start >= 0) {
+      index[i] = static_cast<Index>(top + start);
+    } else {
+      p.w.Taps(x0 + i, &kx0, &kx1);
+      index[i] = static_cast<Index>(top + std::min(start + kx0 * p.w.dilation, p.w.size - 1));
+    }
+  }
+  for (int64_t ky = ky0; ky < ky1; ++ky) {
+    const int64_t row = (p.h.Start(y) + ky * p.h.dilation) * p.w.size;
+    for (int64_t kx = 0; kx < p.w.kernel; ++kx) {
+      int64_t first, last;
+      p.w.Inside(kx, &first, &last);
+      first = std::max(first, x0) - x0;
+      last = std::min(last, x1) - x0;
+      if (first >= last) continue;
+      const int64_t at = row + p.w.Start(x0) + kx * p.w.dilation;
+      const C* pixels = plane + at;
+      for (int64_t i = first; i < last; ++i) {
+        const C v = pixels[i * stride];
+        const bool take = !(v <= best[i]);  // larger, or NaN: the last NaN wins, as in PyTorch
+        const bool stay = best[i] != best[i] && v == v;
+        best[i] = take && !stay ? v : best[i];
+        index[i] = take && !stay ? static_cast<Index>(at + i * stride) : index[i];
+      }
+    }
+  }
+}
+
+template <typename T, typename Index>
+void MaxPlanes(const Planes& p, const ComputeType<T>* in, T* values, int64_t* indices) {
+  using C = ComputeType<T>;
+  ParallelFor(p.count, p.grain(), [&](int64_t begin, int64_t end) {
+    DispatchStride(p.w.stride, [&](auto stride) {
+      C best[kWindows];
+      Index index[kWindows];
+      for (int64_t plane = begin; plane < end; ++plane) {
+        for (int64_t y = 0; y < p.h.places; ++y) {
+          for (int64_t x = 0; x < p.w.places; x += kWindows) {
+            const int64_t n = std::min(kWindows, p.w.places - x);
+            MaxRow<decltype(stride)::value, C, Index>(p, in + plane * p.input(), y, x, x + n, best, index);
+            const int64_t to = (plane * p.h.places + y) * p.w.places + x;
+            if constexpr (kIs16Bit<T>) {
+              StoreRun<T>(best, n, values + to);
+            } else {
+              std::copy(best, best + n, values + to);
+            }
+            for (int64_t i = 0; i < n; ++i) indices[to + i] = index[i];
+          }
+        }
+      }
+    });
+  });
+}
+
+int MaxPool2d(tt_call* call) {
   const tt_tensor &in = call->inputs[0], &out = call->outputs[0];
-  const Window w = MakeWindow(in.sizes + in.rank - 2, out.sizes + out.rank - 2, call->attrs, true);
+  Planes p;
+  const tt_value* attrs = call->attrs;
+  const int code = ReadPlanes(call, in, out, &attrs[0], &attrs[1], &attrs[2], &attrs[3], &p);
+  if (code != TT_OK || out.numel == 0) return code;
+  if (in.numel == 0) return Fail(call, TT_INVALID_ARGUMENT, "max_pool2d of an empty plane");
+  return DispatchFloating(call, in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto* pixels = Dense<T, ComputeType<T>>(call, in);
+    if (pixels == nullptr) return FailMemory(call);
+    T* values = static_cast<T*>(out.data);
+    int64_t* indices = static_cast<int64_t*>(call->outputs[1].data);
+    // Lanes of indices as wide as those of the pixels.
+    if constexpr (std::is_same_v<T, double>) {
+      MaxPlanes<T, int64_t>(p, pixels, values, indices);
+    } else if (p.input() <= INT_MAX) {
+      MaxPlanes<T, int32_t>(p, pixels, values, indices);
+    } else {
+      MaxPlanes<T, int64_t>(p, pixels, values, indices);
+    }
+    return static_cast<int>(TT_OK);
+  });
+}
+
+// Gradients are summed in the compute type: in the output itself, or for 16-bit floats in a plane of floats that
+// belongs to a part of the planes. fn(plane, sums) fills `sums`, which start as zeros.
+template <typename T, typename Fn>
+int ScatterPlanes(tt_call* call, const Planes& p, T* out, const Fn& fn) {
+  using C = ComputeType<T>;
+  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(p.count / p.grain(), omp_get_max_threads()));
+  C* scratch = nullptr;
+  if constexpr (kIs16Bit<T>) {
+    scratch = Workspace<C>(call, parts * p.input());
+    if (scratch == nullptr) return FailMemory(call);
+  }
+  ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (int64_t plane = p.count * part / parts; plane < p.count * (part + 1) / parts; ++plane) {
+        T* to = out + plane * p.input();
+        C* sums = scratch + part * p.input();
+        if constexpr (!kIs16Bit<T>) sums = to;
+        std::fill(sums, sums + p.input(), C(0));
+        fn(plane, sums);
+        StoreRun<T>(sums, p.input(), to);
+      }
+    }
+  });
+  return TT_OK;
+}
+
+int MaxPool2dBackward(tt_call* call) {
+  const tt_tensor &grad = call->inputs[0], &indices = call->inputs[1], &out = call->outputs[0];
+  if (!SameSizes(grad, indices) || indices.dtype != TT_INT64 || grad.dtype != out.dtype) {
+    return Fail(call, TT_INVALID_ARGUMENT, "gradient and indices of a pooling do not fit");
+  }
+  Planes p;
+  if (const int code = ReadPlanes(call, out, grad, nullptr, nullptr, nullptr, nullptr, &p); code != TT_OK) return code;
+  if (grad.numel == 0 || out.numel == 0) {
+    if (grad.numel > 0) return Fail(call, TT_OUT_OF_RANGE, "an index is out of bounds for an empty plane");
+    if (out.numel > 0) std::memset(out.data, 0, static_cast<size_t>(out.numel * ElementSize(out.dtype)));
+    return TT_OK;
+  }
+  return DispatchFloating(call, out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = Dense<T>(call, grad);
+    const int64_t* at = Dense<int64_t>(call, indices);
+    if (from == nullptr || at == nullptr) return FailMemory(call);
+    const int64_t pixels = p.input(), windows = p.output();
+    std::atomic<int64_t> bad{-1};
+    const int code = ScatterPlanes<T>(call, p, static_cast<T*>(out.data), [&](int64_t plane, ComputeType<T>* sums) {
+      const T* g = from + plane * windows;
+      const int64_t* index = at + plane * windows;
+      for (int64_t i = 0; i < windows; ++i) {
+        if (static_cast<uint64_t>(index[i]) >= static_cast<uint64_t>(pixels)) {
+          bad.store(plane * windows + i, std::memory_order_relaxed);
+          return;
+        }
+        sums[index[i]] += static_cast<ComputeType<T>>(g[i]);
+      }
+    });
+    if (const int64_t where = bad.load(); where >= 0) {
+      return Fail(call, TT_OUT_OF_RANGE, "index %lld is out of bounds for a plane of %lld pixels",
+                  static_cast<long long>(at[where]), static_cast<long long>(pixels));
+    }
+    return code;
+  });
+}
+
+// ---- mean
+
+struct Divisor {
+  bool count_padding = true;
+  int64_t fixed = 0;  // 0: the size of the window
+
+  // Of the windows at (y, x); 0 where a window is empty, and its mean 0 by definition.
+  double At(const Planes& p, int64_t y, int64_t x) const {
+    int64_t inside = 1, padded = 1;
+    for (const auto& [side, place] : {std::pair<const Side&, int64_t>{p.h, y}, {p.w, x}}) {
+      const int64_t start = side.Start(place), end = std::min(start + side.kernel, side.size + side.pad);
+      inside *= std::max<int64_t>(0, std::min(end, side.size) - std::max<int64_t>(start, 0));
+      padded *= end - start;
+    }
+    if (inside == 0) return 0;
+    return static_cast<double>(fixed != 0 ? fixed : count_padding ? padded : inside);
+  }
+};
+
+int ReadDivisor(tt_call* call, const tt_value& count_padding, const tt_value& fixed, Divisor* d) {
+  d->count_padding = count_padding.i != 0;
+  d->fixed = fixed.kind == 0 ? 0 : fixed.i;
+  return fixed.kind != 0 && d->fixed == 0 ? Fail(call, TT_INVALID_ARGUMENT, "divisor must be not zero") : TT_OK;
+}
+
+// The divisors of one row of windows; they are the same in all planes, and in most rows.
+template <typename C>
+void DivisorRow(const Planes& p, const Divisor& divisor, int64_t y, int64_t x0, int64_t n, C* out) {
+  const Side& w = p.w;
+  C common = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t start = w.Start(x0 + i);
+    const bool inner = start >= 0 && start + w.kernel <= w.size;
+    if (!inner) {
+      out[i] = static_cast<C>(divisor.At(p, y, x0 + i));
+    } else {
+      if (common == 0) common = static_cast<C>(divisor.At(p, y, x0 + i));
+      out[i] = common;
+    }
+  }
+}
+
+// fn(pixel row, tap, first, last) for every tap of the windows [x0, x1) of row y.
+template <typename Fn>
+void ForTaps(const Planes& p, int64_t y, int64_t x0, int64_t x1, const Fn& fn) {
+  int64_t ky0, ky1;
+  p.h.Taps(y, &ky0, &ky1);
+  for (int64_t ky = ky0; ky < ky1; ++ky) {
+    const int64_t row = (p.h.Start(y) + ky) * p.w.size;
+    for (int64_t kx = 0; kx < p.w.kernel; ++kx) {
+      int64_t first, last;
+      p.w.Inside(kx, &first, &last);
+      first = std::max(first, x0) - x0;
+      last = std::min(last, x1) - x0;
+      if (first < last) fn(row + p.w.Start(x0) + kx, first, last);
+    }
+  }
+}
+
+int AvgPool2d(tt_call* call) {
+  const tt_tensor &in = call->inputs[0], &out = call->outputs[0];
+  const tt_value* attrs = call->attrs;
+  Planes p;
+  Divisor divisor;
+  int code = ReadPlanes(call, in, out, &attrs[0], &attrs[1], &attrs[2], nullptr, &p);
+  if (code == TT_OK) code = ReadDivisor(call, attrs[4], attrs[5], &divisor);
+  if (code != TT_OK || out.numel == 0) return code;
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const T* data = Dense<T>(call, in);
-    if (data == nullptr && in.numel > 0) return static_cast<int>(TT_OUT_OF_MEMORY);
-    T* values = static_cast<T*>(out.data);
-    int64_t* indices = static_cast<int64_t*>(call->outputs[1].data);
-    const int64_t places = w.oh * w.ow;
-    ParallelFor(Planes(in), std::max<int64_t>(1, kGrain / (places * 4 + 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        const T* from = data + plane * w.h * w.w;
-        for (int64_t oy = 0; oy < w.oh; ++oy) {
-          int64_t y0 = oy * w.sh - w.ph;
-          const int64_t y1 = std::min(y0 + (w.kh - 1) * w.dh + 1, w.h);
-          while (y0 < 0) y0 += w.dh;
-          for (int64_t ox = 0; ox < w.ow; ++ox) {
-            int64_t x0 = ox * w.sw - w.pw;
-            const int64_t x1 = std::min(x0 + (w.kw - 1) * w.dw + 1, w.w);
-            while (x0 < 0) x0 += w.dw;
-            C best = -std::numeric_limits<C>::infinity();
-            int64_t at = y0 * w.w + x0;
-            for (int64_t y = y0; y < y1; y += w.dh) {
-              for (int64_t x = x0; x < x1; x += w.dw) {
-                const C v = static_cast<C>(from[y * w.w + x]);
-                if (v > best || v != v) {
-                  best = v;
-                  at = y * w.w + x;
-                }
+    const C* pixels = Dense<T, C>(call, in);
+    if (pixels == nullptr) return FailMemory(call);
+    T* to = static_cast<T*>(out.data);
+    ParallelFor(p.count, p.grain(), [&](int64_t begin, int64_t end) {
+      DispatchStride(p.w.stride, [&](auto constant) {
+        const int64_t stride = decltype(constant)::value == 0 ? p.w.stride : decltype(constant)::value;
+        C sums[kWindows], divisors[kWindows];
+        for (int64_t y = 0; y < p.h.places; ++y) {
+          for (int64_t x = 0; x < p.w.places; x += kWindows) {
+            const int64_t n = std::min(kWindows, p.w.places - x);
+            DivisorRow<C>(p, divisor, y, x, n, divisors);
+            for (int64_t plane = begin; plane < end; ++plane) {
+              const C* from = pixels + plane * p.input();
+              std::fill(sums, sums + n, C(0));
+              ForTaps(p, y, x, x + n, [&](int64_t at, int64_t first, int64_t last) {
+                const C* row = from + at;
+                for (int64_t i = first; i < last; ++i) sums[i] += row[i * stride];
+              });
+              for (int64_t i = 0; i < n; ++i) sums[i] = divisors[i] == 0 ? C(0) : sums[i] / divisors[i];
+              T* place = to + (plane * p.h.places + y) * p.w.places + x;
+              if constexpr (kIs16Bit<T>) {
+                StoreRun<T>(sums, n, place);
+              } else {
+                std::copy(sums, sums + n, place);
               }
             }
-            const int64_t place = plane * places + oy * w.ow + ox;
-            values[place] = static_cast<T>(best);
-            indices[place] = at;
+          }
+        }
+      });
+    });
+    return static_cast<int>(TT_OK);
+  });
+}
+
+int AvgPool2dBackward(tt_call* call) {
+  const tt_tensor &grad = call->inputs[0], &out = call->outputs[0];
+  const tt_value* attrs = call->attrs;
+  Planes p;
+  Divisor divisor;
+  int code = ReadPlanes(call, out, grad, &attrs[1], &attrs[2], &attrs[3], nullptr, &p);
+  if (code == TT_OK) code = ReadDivisor(call, attrs[5], attrs[6], &divisor);
+  if (code != TT_OK || out.numel == 0) return code;
+  return DispatchFloating(call, out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    const C* from = Dense<T, C>(call, grad);
+    C* divisors = Workspace<C>(call, p.output());
+    if (from == nullptr || divisors == nullptr) return FailMemory(call);
+    for (int64_t y = 0; y < p.h.places; ++y) DivisorRow<C>(p, divisor, y, 0, p.w.places, divisors + y * p.w.places);
+    return ScatterPlanes<T>(call, p, static_cast<T*>(out.data), [&](int64_t plane, C* sums) {
+      DispatchStride(p.w.stride, [&](auto constant) {
+        const int64_t stride = decltype(constant)::value == 0 ? p.w.stride : decltype(constant)::value;
+        C shares[kWindows];
+        for (int64_t y = 0; y < p.h.places; ++y) {
+          for (int64_t x = 0; x < p.w.places; x += kWindows) {
+            const int64_t n = std::min(kWindows, p.w.places - x);
+            const C* d = divisors + y * p.w.places + x;
+            const C* g = from + plane * p.output() + y * p.w.places + x;
+            for (int64_t i = 0; i < n; ++i) shares[i] = d[i] == 0 ? C(0) : g[i] / d[i];
+            ForTaps(p, y, x, x + n, [&](int64_t at, int64_t first, int64_t last) {
+              C* row = sums + at;
+              for (int64_t i = first; i < last; ++i) row[i * stride] += shares[i];
+            });
+          }
+        }
+      });
+    });
+  });
+}
+
+// Even windows: place i covers [i * size / places, ceil((i + 1) * size / places)).
+int64_t EvenStart(const Side& s, int64_t place) { return place * s.size / s.places; }
+int64_t EvenEnd(const Side& s, int64_t place) { return ((place + 1) * s.size + s.places - 1) / s.places; }
+
+int CheckEven(tt_call* call, const Planes& p) {
+  const int64_t most = int64_t{1} << 31;
+  if (std::max({p.h.size, p.h.places, p.w.size, p.w.places}) <= most) return TT_OK;
+  return Fail(call, TT_INVALID_ARGUMENT, "a pooling of this size is not supported");
+}
+
+int AdaptiveAvgPool2d(tt_call* call) {
+  const tt_tensor &in = call->inputs[0], &out = call->outputs[0];
+  Planes p;
+  int code = ReadPlanes(call, in, out, nullptr, nullptr, nullptr, nullptr, &p);
+  if (code == TT_OK) code = CheckEven(call, p);
+  if (code != TT_OK || out.numel == 0) return code;
+  return DispatchFloating(call, in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    const C* pixels = Dense<T, C>(call, in);
+    if (pixels == nullptr) return FailMemory(call);
+    T* to = static_cast<T*>(out.data);
+    ParallelFor(p.count, p.grain(), [&](int64_t begin, int64_t end) {
+      for (int64_t plane = begin; plane < end; ++plane) {
+        const C* from = pixels + plane * p.input();
+        for (int64_t y = 0; y < p.h.places; ++y) {
+          const int64_t y0 = EvenStart(p.h, y), y1 = EvenEnd(p.h, y);
+          for (int64_t x = 0; x < p.w.places; ++x) {
+            const int64_t x0 = EvenStart(p.w, x), n = EvenEnd(p.w, x) - x0;
+            C sum = 0;
+            if (n == p.w.size) {  // rows follow each other
+              const C* run = from + y0 * n;
+              sum = SumOf<C>((y1 - y0) * n, [run](int64_t i) { return run[i]; });
+            } else {
+              for (int64_t row = y0; row < y1; ++row) {
+                const C* run = from + row * p.w.size + x0;
+                for (int64_t i = 0; i < n; ++i) sum += run[i];
+              }
+            }
+            to[(plane * p.h.places + y) * p.w.places + x] = static_cast<T>(sum / static_cast<C>((y1 - y0) * n));
           }
         }
       }
@@ -73,152 +438,41 @@ int MaxPool(tt_call* call) {
   });
 }
 
-int MaxPoolBackward(tt_call* call) {
-  const tt_tensor &grad = call->inputs[0], &index = call->inputs[1], &out = call->outputs[0];
-  const int64_t planes = out.rank >= 2 ? Planes(out) : 0;
-  if (out.rank < 3 || grad.numel != index.numel || grad.rank != out.rank || Planes(grad) != planes) {
-    return Fail(call, TT_INVALID_ARGUMENT, "max_pool2d backward: the sizes do not belong together");
-  }
-  const int64_t size = out.sizes[out.rank - 2] * out.sizes[out.rank - 1];
-  const int64_t places = planes > 0 ? grad.numel / planes : 0;
-  return DispatchFloating(call, grad.dtype, [&](auto tag) -> int {
+int AdaptiveAvgPool2dBackward(tt_call* call) {
+  const tt_tensor &grad = call->inputs[0], &out = call->outputs[0];
+  Planes p;
+  int code = ReadPlanes(call, out, grad, nullptr, nullptr, nullptr, nullptr, &p);
+  if (code == TT_OK) code = CheckEven(call, p);
+  if (code != TT_OK || out.numel == 0) return code;
+  return DispatchFloating(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const T* g = Dense<T>(call, grad);
-    const int64_t* at = Dense<int64_t>(call, index);
-    if ((g == nullptr || at == nullptr) && grad.numel > 0) return TT_OUT_OF_MEMORY;
-    for (int64_t i = 0; i < grad.numel; ++i) {
-      if (at[i] < 0 || at[i] >= size) return Fail(call, TT_OUT_OF_RANGE, "max_pool2d backward: index %lld is out of bounds", static_cast<long long>(at[i]));
-    }
-    T* result = static_cast<T*>(out.data);
-    ParallelFor(planes, std::max<int64_t>(1, kGrain / (size + 1)), [&](int64_t begin, int64_t end) {
-      std::fill(result + begin * size, result + end * size, T());
-      for (int64_t plane = begin; plane < end; ++plane) {
-        T* to = result + plane * size;
-        for (int64_t i = plane * places; i < (plane + 1) * places; ++i) {
-          to[at[i]] = static_cast<T>(static_cast<C>(to[at[i]]) + static_cast<C>(g[i]));
-        }
-      }
-    });
-    return TT_OK;
-  });
-}
-
-// The places of one window and what their sum is divided by.
-struct Average {
-  int64_t y0, y1, x0, x1, divisor;
-};
-Average AverageAt(const Window& w, int64_t oy, int64_t ox, bool count_padding, const tt_value& override_value) {
-  const int64_t y0 = oy * w.sh - w.ph, x0 = ox * w.sw - w.pw;
-  const int64_t y1 = std::min(y0 + w.kh, w.h + w.ph), x1 = std::min(x0 + w.kw, w.w + w.pw);
-  Average a{std::max<int64_t>(y0, 0), std::min(y1, w.h), std::max<int64_t>(x0, 0), std::min(x1, w.w), 1};
-  a.divisor = override_value.kind != 0 ? override_value.i : count_padding ? (y1 - y0) * (x1 - x0) : (a.y1 - a.y0) * (a.x1 - a.x0);
-  return a;
-}
-
-template <bool kBack>
-int AveragePool(tt_call* call) {
-  const tt_tensor& given = call->inputs[0];
-  const tt_tensor& out = call->outputs[0];
-  const tt_tensor &image = kBack ? out : given, &windows = kBack ? given : out;
-  const tt_value* attrs = call->attrs + (kBack ? 1 : 0);
-  if (image.rank < 3 || windows.rank != image.rank || Planes(image) != Planes(windows)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "avg_pool2d: the sizes do not belong together");
-  }
-  const Window w = MakeWindow(image.sizes + image.rank - 2, windows.sizes + windows.rank - 2, attrs, false);
-  if (w.kh <= 0 || w.kw <= 0 || w.sh <= 0 || w.sw <= 0 || (attrs[5].kind != 0 && attrs[5].i == 0)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "divisor must be not zero");
-  }
-  return DispatchFloating(call, given.dtype, [&](auto tag) -> int {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    const T* from = Dense<T>(call, given);
-    if (from == nullptr && given.numel > 0) return TT_OUT_OF_MEMORY;
-    T* to = static_cast<T*>(out.data);
-    ParallelFor(Planes(image), std::max<int64_t>(1, kGrain / (w.h * w.w + 1)), [&](int64_t begin, int64_t end) {
-      std::vector<C> sums(kBack ? w.h * w.w : 0);
-      for (int64_t plane = begin; plane < end; ++plane) {
-        std::fill(sums.begin(), sums.end(), C(0));
-        for (int64_t oy = 0; oy < w.oh; ++oy) {
-          for (int64_t ox = 0; ox < w.ow; ++ox) {
-            const Average a = AverageAt(w, oy, ox, attrs[4].i != 0, attrs[5]);
-            const int64_t place = (plane * w.oh + oy) * w.ow + ox;
-            C sum = 0;
-            const C share = kBack ? static_cast<C>(from[place]) / static_cast<C>(a.divisor) : C(0);
-            for (int64_t y = a.y0; y < a.y1; ++y) {
-              for (int64_t x = a.x0; x < a.x1; ++x) {
-                if constexpr (kBack) {
-                  sums[y * w.w + x] += share;
-                } else {
-                  sum += static_cast<C>(from[(plane * w.h + y) * w.w + x]);
-                }
-              }
-            }
-            if constexpr (!kBack) to[place] = static_cast<T>(sum / static_cast<C>(a.divisor));
+    const C* from = Dense<T, C>(call, grad);
+    if (from == nullptr) return FailMemory(call);
+    return ScatterPlanes<T>(call, p, static_cast<T*>(out.data), [&](int64_t plane, C* sums) {
+      for (int64_t y = 0; y < p.h.places; ++y) {
+        const int64_t y0 = EvenStart(p.h, y), y1 = EvenEnd(p.h, y);
+        for (int64_t x = 0; x < p.w.places; ++x) {
+          const int64_t x0 = EvenStart(p.w, x), x1 = EvenEnd(p.w, x);
+          const C share = from[plane * p.output() + y * p.w.places + x] / static_cast<C>((y1 - y0) * (x1 - x0));
+          for (int64_t row = y0; row < y1; ++row) {
+            for (int64_t i = x0; i < x1; ++i) sums[row * p.w.size + i] += share;
           }
         }
-        for (size_t i = 0; i < sums.size(); ++i) to[plane * w.h * w.w + static_cast<int64_t>(i)] = static_cast<T>(sums[i]);
       }
     });
-    return TT_OK;
-  });
-}
-
-template <bool kBack>
-int AdaptivePool(tt_call* call) {
-  const tt_tensor& given = call->inputs[0];
-  const tt_tensor& out = call->outputs[0];
-  const tt_tensor &image = kBack ? out : given, &windows = kBack ? given : out;
-  if (image.rank < 3 || windows.rank != image.rank || Planes(image) != Planes(windows)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "adaptive_avg_pool2d: the sizes do not belong together");
-  }
-  const int64_t h = image.sizes[image.rank - 2], w = image.sizes[image.rank - 1];
-  const int64_t oh = windows.sizes[windows.rank - 2], ow = windows.sizes[windows.rank - 1];
-  return DispatchFloating(call, given.dtype, [&](auto tag) -> int {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    const T* from = Dense<T>(call, given);
-    if (from == nullptr && given.numel > 0) return TT_OUT_OF_MEMORY;
-    T* to = static_cast<T*>(out.data);
-    ParallelFor(Planes(image), std::max<int64_t>(1, kGrain / (h * w + 1)), [&](int64_t begin, int64_t end) {
-      std::vector<C> sums(kBack ? h * w : 0);
-      for (int64_t plane = begin; plane < end; ++plane) {
-        std::fill(sums.begin(), sums.end(), C(0));
-        for (int64_t oy = 0; oy < oh; ++oy) {
-          const int64_t y0 = oy * h / oh, y1 = ((oy + 1) * h + oh - 1) / oh;
-          for (int64_t ox = 0; ox < ow; ++ox) {
-            const int64_t x0 = ox * w / ow, x1 = ((ox + 1) * w + ow - 1) / ow;
-            const C count = static_cast<C>((y1 - y0) * (x1 - x0));
-            const int64_t place = (plane * oh + oy) * ow + ox;
-            C sum = 0;
-            for (int64_t y = y0; y < y1; ++y) {
-              for (int64_t x = x0; x < x1; ++x) {
-                if constexpr (kBack) {
-                  sums[y * w + x] += static_cast<C>(from[place]) / count;
-                } else {
-                  sum += static_cast<C>(from[(plane * h + y) * w + x]);
-                }
-              }
-            }
-            if constexpr (!kBack) to[place] = static_cast<T>(sum / count);
-          }
-        }
-        for (size_t i = 0; i < sums.size(); ++i) to[plane * h * w + static_cast<int64_t>(i)] = static_cast<T>(sums[i]);
-      }
-    });
-    return TT_OK;
   });
 }
 
 }  // namespace
 
 void AppendPoolingKernels(KernelList* list) {
-  list->push_back({"_max_pool2d", TT_FLOATING, MaxPool});
-  list->push_back({"_max_pool2d_backward", TT_FLOATING, MaxPoolBackward});
-  list->push_back({"avg_pool2d", TT_FLOATING, AveragePool<false>});
-  list->push_back({"_avg_pool2d_backward", TT_FLOATING, AveragePool<true>});
-  list->push_back({"adaptive_avg_pool2d", TT_FLOATING, AdaptivePool<false>});
-  list->push_back({"_adaptive_avg_pool2d_backward", TT_FLOATING, AdaptivePool<true>});
+  list->push_back({"_max_pool2d", TT_FLOATING, MaxPool2d});
+  list->push_back({"_max_pool2d_backward", TT_FLOATING, MaxPool2dBackward});
+  list->push_back({"avg_pool2d", TT_FLOATING, AvgPool2d});
+  list->push_back({"_avg_pool2d_backward", TT_FLOATING, AvgPool2dBackward});
+  list->push_back({"adaptive_avg_pool2d", TT_FLOATING, AdaptiveAvgPool2d});
+  list->push_back({"_adaptive_avg_pool2d_backward", TT_FLOATING, AdaptiveAvgPool2dBackward});
 }
 
 }  // namespace telensor::cpu::TT_CPU_VARIANT

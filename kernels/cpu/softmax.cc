@@ -1,163 +1,413 @@
 // softmax, log_softmax and nll_loss with their gradients.
+//
+// Along the last dimension a row is taken in vectors; along another one, vectors run across the rows, so that memory
+// is read in order. exp is a polynomial here because the compiler can inline and vectorise it.
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/dense.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm.h"
 
 namespace telensor::cpu::TT_CPU_VARIANT {
+
 namespace {
 
-// A dense tensor as (outer, n, inner) around one dimension.
-struct Axis {
-  int64_t outer = 1, n = 1, inner = 1;
+inline float MulAdd(float a, float b, float c) {
+#ifdef __FMA__
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+inline double MulAdd(double a, double b, double c) {
+#ifdef __FMA__
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// exp(x) = 2^n * exp(r) with |r| <= ln(2) / 2, where the series of exp converges at once. Adding 1.5 * 2^mantissa
+// rounds to an integer and leaves it in the low bits; ln(2) is in two parts, of which n times the first is exact.
+// The power is applied in two halves, so that subnormal results and infinity come out right. Error: about one ulp.
+inline float Exp(float x) {
+  x = x < -110.0f ? -110.0f : x;  // written so that NaN stays
+  x = x > 100.0f ? 100.0f : x;
+  const float shifted = MulAdd(x, 1.44269504f, 12582912.0f);
+  const float n = shifted - 12582912.0f;
+  const float r = MulAdd(n, -1.42860677e-06f, x - n * 0.693145751953125f);
+  float p = 1.0f / 5040;
+  p = MulAdd(p, r, 1.0f / 720);
+  p = MulAdd(p, r, 1.0f / 120);
+  p = MulAdd(p, r, 1.0f / 24);
+  p = MulAdd(p, r, 1.0f / 6);
+  p = MulAdd(p, r, 0.5f);
+  p = MulAdd(p * r, r, r) + 1.0f;
+  int32_t bits;
+  std::memcpy(&bits, &shifted, 4);
+  const uint32_t power = static_cast<uint32_t>(bits) - 0x4b400000u;
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
+  const uint32_t a = (half + 127u) << 23, b = (power - half + 127u) << 23;
+  float fa, fb;
+  std::memcpy(&fa, &a, 4);
+  std::memcpy(&fb, &b, 4);
+  return p * fa * fb;
+}
+
+inline double Exp(double x) {
+  x = x < -760.0 ? -760.0 : x;
+  x = x > 720.0 ? 720.0 : x;
+  const double shifted = MulAdd(x, 1.4426950408889634, 6755399441055744.0);
+  const double n = shifted - 6755399441055744.0;
+  const double r = MulAdd(n, -1.9082149292705877e-10, x - n * 0.693147180369123816490173339843750);
+  double p = 1.0 / 6227020800.0;
+  p = MulAdd(p, r, 1.0 / 479001600.0);
+  p = MulAdd(p, r, 1.0 / 39916800.0);
+  p = MulAdd(p, r, 1.0 / 3628800.0);
+  p = MulAdd(p, r, 1.0 / 362880.0);
+  p = MulAdd(p, r, 1.0 / 40320.0);
+  p = MulAdd(p, r, 1.0 / 5040.0);
+  p = MulAdd(p, r, 1.0 / 720.0);
+  p = MulAdd(p, r, 1.0 / 120.0);
+  p = MulAdd(p, r, 1.0 / 24.0);
+  p = MulAdd(p, r, 1.0 / 6.0);
+  p = MulAdd(p, r, 0.5);
+  p = MulAdd(p * r, r, r) + 1.0;
+  uint64_t bits;
+  std::memcpy(&bits, &shifted, 8);
+  // Only the low 32 bits are needed, and 64-bit shifts that keep the sign are slow on vectors.
+  const uint32_t power = static_cast<uint32_t>(bits);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
+  const uint64_t a = static_cast<uint64_t>(half + 1023u) << 52, b = static_cast<uint64_t>(power - half + 1023u) << 52;
+  double fa, fb;
+  std::memcpy(&fa, &a, 8);
+  std::memcpy(&fb, &b, 8);
+  return p * fa * fb;
+}
+
+// The largest of a run; NaN is passed over.
+template <typename C>
+C MaxOf(const C* v, int64_t n, C most) {
+  constexpr int kLanes = 16;
+  int64_t i = 0;
+  if (n >= kLanes) {
+    C lanes[kLanes];
+    for (int k = 0; k < kLanes; ++k) lanes[k] = most;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) lanes[k] = v[i + k] > lanes[k] ? v[i + k] : lanes[k];
+    }
+    for (int k = 0; k < kLanes; ++k) most = lanes[k] > most ? lanes[k] : most;
+  }
+  for (; i < n; ++i) most = v[i] > most ? v[i] : most;
+  return most;
+}
+
+// ---- softmax
+
+// A dense tensor as (outer, size, inner) around one dimension.
+struct Around {
+  int64_t outer = 1, size = 1, inner = 1;
 };
-Axis MakeAxis(const tt_tensor& t, int64_t dim) {
-  Axis a;
-  if (t.rank == 0) return a;
+
+int ReadAround(tt_call* call, const tt_tensor& t, int64_t dim, Around* a) {
+  if (dim < -std::max(t.rank, 1) || dim >= std::max(t.rank, 1)) {
+    return Fail(call, TT_OUT_OF_RANGE, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+                -std::max(t.rank, 1), std::max(t.rank, 1) - 1, static_cast<long long>(dim));
+  }
+  if (t.rank == 0) return TT_OK;
   const int d = WrapDim(dim, t.rank);
-  for (int i = 0; i < d; ++i) a.outer *= t.sizes[i];
-  a.n = t.sizes[d];
-  for (int i = d + 1; i < t.rank; ++i) a.inner *= t.sizes[i];
-  return a;
+  for (int i = 0; i < d; ++i) a->outer *= t.sizes[i];
+  a->size = t.sizes[d];
+  for (int i = d + 1; i < t.rank; ++i) a->inner *= t.sizes[i];
+  return TT_OK;
+}
+
+// fn(i, n) over runs of a row.
+template <typename Fn>
+void ForRow(int64_t size, const Fn& fn) {
+  for (int64_t i = 0; i < size; i += kRun) fn(i, std::min(kRun, size - i));
+}
+
+template <bool kLog, typename T>
+void SoftmaxRow(const T* x, int64_t size, T* y) {
+  using C = ComputeType<T>;
+  RunBuffer<T> in, out;
+  C most = -std::numeric_limits<C>::infinity();
+  ForRow(size, [&](int64_t at, int64_t n) { most = MaxOf<C>(LoadRun<T>(x + at, n, in.data), n, most); });
+  double total = 0;
+  ForRow(size, [&](int64_t at, int64_t n) {
+    const C* v = LoadRun<T>(x + at, n, in.data);
+    if (kLog || kIs16Bit<T>) {
+      total += static_cast<double>(SumOf<C>(n, [v, most](int64_t i) { return Exp(v[i] - most); }));
+    } else {  // the result has room for the exponentials
+      C* to = RunTarget<T>(y + at, out.data);
+      for (int64_t i = 0; i < n; ++i) to[i] = Exp(v[i] - most);
+      total += static_cast<double>(SumOf<C>(n, [to](int64_t i) { return to[i]; }));
+    }
+  });
+  const C scale = static_cast<C>(1 / total), log_total = static_cast<C>(std::log(total));
+  ForRow(size, [&](int64_t at, int64_t n) {
+    C* to = RunTarget<T>(y + at, out.data);
+    if (!kLog && !kIs16Bit<T>) {
+      for (int64_t i = 0; i < n; ++i) to[i] *= scale;
+      return;
+    }
+    const C* v = LoadRun<T>(x + at, n, in.data);
+    if (kLog) {
+      for (int64_t i = 0; i < n; ++i) to[i] = v[i] - most - log_total;
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = Exp(v[i] - most) * scale;
+    }
+    StoreRun<T>(to, n, y + at);
+  });
+}
+
+template <bool kLog, typename T>
+void SoftmaxBackwardRow(const T* grad, const T* result, int64_t size, T* dx) {
+  using C = ComputeType<T>;
+  RunBuffer<T> g_buffer, y_buffer, out;
+  double total = 0;
+  ForRow(size, [&](int64_t at, int64_t n) {
+    const C* g = LoadRun<T>(grad + at, n, g_buffer.data);
+    if (kLog) {
+      total += static_cast<double>(SumOf<C>(n, [g](int64_t i) { return g[i]; }));
+    } else {
+      const C* y = LoadRun<T>(result + at, n, y_buffer.data);
+      total += static_cast<double>(SumOf<C>(n, [g, y](int64_t i) { return g[i] * y[i]; }));
+    }
+  });
+  const C sum = static_cast<C>(total);
+  ForRow(size, [&](int64_t at, int64_t n) {
+    const C* g = LoadRun<T>(grad + at, n, g_buffer.data);
+    const C* y = LoadRun<T>(result + at, n, y_buffer.data);
+    C* to = RunTarget<T>(dx + at, out.data);
+    for (int64_t i = 0; i < n; ++i) to[i] = kLog ? g[i] - Exp(y[i]) * sum : y[i] * (g[i] - sum);
+    StoreRun<T>(to, n, dx + at);
+  });
+}
+
+// Columns taken together where the dimension is not the last.
+constexpr int64_t kColumns = 128;
+
+template <bool kLog, typename T>
+void SoftmaxColumns(const T* x, int64_t size, int64_t inner, int64_t n, T* y) {
+  using C = ComputeType<T>;
+  RunBuffer<T> in, out;
+  C most[kColumns], log_total[kColumns];
+  double total[kColumns];
+  std::fill(most, most + n, -std::numeric_limits<C>::infinity());
+  std::fill(total, total + n, 0.0);
+  for (int64_t d = 0; d < size; ++d) {
+    const C* v = LoadRun<T>(x + d * inner, n, in.data);
+    for (int64_t i = 0; i < n; ++i) most[i] = v[i] > most[i] ? v[i] : most[i];
+  }
+  for (int64_t d = 0; d < size; ++d) {
+    const C* v = LoadRun<T>(x + d * inner, n, in.data);
+    for (int64_t i = 0; i < n; ++i) total[i] += static_cast<double>(Exp(v[i] - most[i]));
+  }
+  for (int64_t i = 0; i < n; ++i) log_total[i] = static_cast<C>(kLog ? std::log(total[i]) : 1 / total[i]);
+  for (int64_t d = 0; d < size; ++d) {
+    const C* v = LoadRun<T>(x + d * inner, n, in.data);
+    C* to = RunTarget<T>(y + d * inner, out.data);
+    for (int64_t i = 0; i < n; ++i) {
+      const C shifted = v[i] - most[i];
+      to[i] = kLog ? shifted - log_total[i] : Exp(shifted) * log_total[i];
+    }
+    StoreRun<T>(to, n, y + d * inner);
+  }
+}
+
+template <bool kLog, typename T>
+void SoftmaxBackwardColumns(const T* grad, const T* result, int64_t size, int64_t inner, int64_t n, T* dx) {
+  using C = ComputeType<T>;
+  RunBuffer<T> g_buffer, y_buffer, out;
+  double total[kColumns];
+  C sum[kColumns];
+  std::fill(total, total + n, 0.0);
+  for (int64_t d = 0; d < size; ++d) {
+    const C* g = LoadRun<T>(grad + d * inner, n, g_buffer.data);
+    const C* y = LoadRun<T>(result + d * inner, n, y_buffer.data);
+    for (int64_t i = 0; i < n; ++i) total[i] += static_cast<double>(kLog ? g[i] : g[i] * y[i]);
+  }
+  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(total[i]);
+  for (int64_t d = 0; d < size; ++d) {
+    const C* g = LoadRun<T>(grad + d * inner, n, g_buffer.data);
+    const C* y = LoadRun<T>(result + d * inner, n, y_buffer.data);
+    C* to = RunTarget<T>(dx + d * inner, out.data);
+    for (int64_t i = 0; i < n; ++i) to[i] = kLog ? g[i] - Exp(y[i]) * sum[i] : y[i] * (g[i] - sum[i]);
+    StoreRun<T>(to, n, dx + d * inner);
+  }
+}
+
+// rows(offset) for every row, or columns(offset, n) for every block of columns, on the threads. An exponential is
+// worth several plain operations.
+template <typename Rows, typename Columns>
+void ForLines(const Around& a, const Rows& rows, const Columns& columns) {
+  constexpr int64_t kWork = kGrain / 8;
+  if (a.inner == 1) {
+    ParallelFor(a.outer, std::max<int64_t>(1, kWork / std::max<int64_t>(1, a.size)), [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) rows(o * a.size);
+    });
+    return;
+  }
+  const int64_t blocks = (a.inner + kColumns - 1) / kColumns, each = a.size * std::min(kColumns, a.inner);
+  const int64_t grain = std::max<int64_t>(1, kWork / std::max<int64_t>(1, each));
+  ParallelFor(a.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t first = k % blocks * kColumns;
+      columns(k / blocks * a.size * a.inner + first, std::min(kColumns, a.inner - first));
+    }
+  });
 }
 
 template <bool kLog>
 int Softmax(tt_call* call) {
   const tt_tensor& in = call->inputs[0];
-  const Axis a = MakeAxis(in, call->attrs[0].i);
-  return DispatchFloating(call, in.dtype, [&](auto tag) -> int {
+  Around a;
+  if (const int code = ReadAround(call, in, call->attrs[0].i, &a); code != TT_OK) return code;
+  if (in.numel == 0) return TT_OK;
+  return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
     const T* x = Dense<T>(call, in);
-    if (x == nullptr && in.numel > 0) return TT_OUT_OF_MEMORY;
+    if (x == nullptr) return FailMemory(call);
     T* y = static_cast<T*>(call->outputs[0].data);
-    ParallelFor(a.outer * a.inner, std::max<int64_t>(1, kGrain / 4 / (a.n + 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const int64_t base = line / a.inner * a.n * a.inner + line % a.inner;
-        C most = -std::numeric_limits<C>::infinity();
-        for (int64_t i = 0; i < a.n; ++i) {
-          const C v = static_cast<C>(x[base + i * a.inner]);
-          most = v > most || v != v ? v : most;
-        }
-        C sum = 0;
-        for (int64_t i = 0; i < a.n; ++i) sum += std::exp(static_cast<C>(x[base + i * a.inner]) - most);
-        const C log_sum = std::log(sum), scale = C(1) / sum;
-        for (int64_t i = 0; i < a.n; ++i) {
-          const C v = static_cast<C>(x[base + i * a.inner]) - most;
-          y[base + i * a.inner] = static_cast<T>(kLog ? v - log_sum : std::exp(v) * scale);
-        }
-      }
-    });
-    return TT_OK;
+    ForLines(
+        a, [&](int64_t at) { SoftmaxRow<kLog, T>(x + at, a.size, y + at); },
+        [&](int64_t at, int64_t n) { SoftmaxColumns<kLog, T>(x + at, a.size, a.inner, n, y + at); });
+    return static_cast<int>(TT_OK);
   });
 }
 
 template <bool kLog>
 int SoftmaxBackward(tt_call* call) {
   const tt_tensor &grad = call->inputs[0], &result = call->inputs[1];
-  if (grad.numel != result.numel) return Fail(call, TT_INVALID_ARGUMENT, "softmax backward: the sizes do not belong together");
-  if (result.rank > 0 && (call->attrs[0].i < -result.rank || call->attrs[0].i >= result.rank)) {
-    return Fail(call, TT_OUT_OF_RANGE, "softmax backward: dimension out of range");
+  if (!SameSizes(grad, result) || grad.dtype != result.dtype) {
+    return Fail(call, TT_INVALID_ARGUMENT, "softmax backward: sizes or dtypes do not fit");
   }
-  const Axis a = MakeAxis(result, call->attrs[0].i);
-  return DispatchFloating(call, result.dtype, [&](auto tag) -> int {
+  Around a;
+  if (const int code = ReadAround(call, result, call->attrs[0].i, &a); code != TT_OK) return code;
+  if (result.numel == 0) return TT_OK;
+  return DispatchFloating(call, result.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
     const T *g = Dense<T>(call, grad), *y = Dense<T>(call, result);
-    if ((g == nullptr || y == nullptr) && result.numel > 0) return TT_OUT_OF_MEMORY;
+    if (g == nullptr || y == nullptr) return FailMemory(call);
     T* dx = static_cast<T*>(call->outputs[0].data);
-    ParallelFor(a.outer * a.inner, std::max<int64_t>(1, kGrain / 4 / (a.n + 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const int64_t base = line / a.inner * a.n * a.inner + line % a.inner;
-        C sum = 0;
-        for (int64_t i = 0; i < a.n; ++i) {
-          const C gi = static_cast<C>(g[base + i * a.inner]);
-          sum += kLog ? gi : gi * static_cast<C>(y[base + i * a.inner]);
-        }
-        for (int64_t i = 0; i < a.n; ++i) {
-          const C gi = static_cast<C>(g[base + i * a.inner]), yi = static_cast<C>(y[base + i * a.inner]);
-          dx[base + i * a.inner] = static_cast<T>(kLog ? gi - std::exp(yi) * sum : yi * (gi - sum));
-        }
-      }
-    });
-    return TT_OK;
+    ForLines(
+        a, [&](int64_t at) { SoftmaxBackwardRow<kLog, T>(g + at, y + at, a.size, dx + at); },
+        [&](int64_t at, int64_t n) {
+          SoftmaxBackwardColumns<kLog, T>(g + at, y + at, a.size, a.inner, n, dx + at);
+        });
+    return static_cast<int>(TT_OK);
   });
 }
 
-enum class Reduction { kNone, kMean, kSum };
-Reduction ReductionOf(const tt_value& v) {
-  return std::strcmp(v.text, "mean") == 0 ? Reduction::kMean : std::strcmp(v.text, "sum") == 0 ? Reduction::kSum : Reduction::kNone;
-}
+// ---- nll_loss
 
-// Checked before anything is written.
-int CheckTargets(tt_call* call, const int64_t* target, int64_t rows, int64_t classes, int64_t ignore) {
-  for (int64_t i = 0; i < rows; ++i) {
-    if (target[i] != ignore && (target[i] < 0 || target[i] >= classes)) {
-      return Fail(call, TT_OUT_OF_RANGE, "Target %lld is out of bounds.", static_cast<long long>(target[i]));
+enum class Reduction { kNone, kMean, kSum };
+
+// Targets of (N, C) rows with the weight of each, all checked.
+struct Targets {
+  int64_t rows, classes;
+  const int64_t* target;
+  int64_t target_stride;
+  const tt_tensor* weight;
+  int64_t ignored;
+  Reduction reduction;
+
+  int64_t At(int64_t i) const { return target[i * target_stride]; }
+  template <typename T>
+  ComputeType<T> Weight(int64_t t) const {
+    if (!Present(*weight)) return 1;
+    return static_cast<const T*>(weight->data)[t * weight->strides[0]];
+  }
+  // In double: counts of rows stay exact.
+  template <typename T>
+  double TotalWeight() const {
+    double total = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (At(i) != ignored) total += static_cast<double>(Weight<T>(At(i)));
+    }
+    return total;
+  }
+};
+
+int ReadTargets(tt_call* call, const int64_t* sizes, int rank, int dtype, const tt_tensor& target,
+                const tt_tensor& weight, const tt_value& ignored, const tt_value& reduction, Targets* t) {
+  bool good = rank == 2 && target.rank == 1 && target.dtype == TT_INT64 && target.sizes[0] == sizes[0];
+  good = good && (!Present(weight) || (weight.rank == 1 && weight.sizes[0] == sizes[1] && weight.dtype == dtype));
+  good = good && reduction.text != nullptr;
+  if (!good) return Fail(call, TT_INVALID_ARGUMENT, "nll_loss: sizes or dtypes do not fit");
+  const Reduction how = std::strcmp(reduction.text, "mean") == 0  ? Reduction::kMean
+                        : std::strcmp(reduction.text, "sum") == 0 ? Reduction::kSum
+                                                                  : Reduction::kNone;
+  *t = {sizes[0], sizes[1], static_cast<const int64_t*>(target.data), target.strides[0], &weight, ignored.i, how};
+  for (int64_t i = 0; i < t->rows; ++i) {
+    const int64_t k = t->At(i);
+    if (k != t->ignored && (k < 0 || k >= t->classes)) {
+      return Fail(call, TT_OUT_OF_RANGE, "Target %lld is out of bounds.", static_cast<long long>(k));
     }
   }
   return TT_OK;
 }
 
 int NllLoss(tt_call* call) {
-  const tt_tensor &input = call->inputs[0], &target = call->inputs[1], &weight = call->inputs[2];
-  const int64_t rows = input.sizes[0], classes = input.sizes[1], ignore = call->attrs[0].i;
-  const Reduction reduction = ReductionOf(call->attrs[1]);
-  return DispatchFloating(call, input.dtype, [&](auto tag) -> int {
+  const tt_tensor& input = call->inputs[0];
+  Targets t = {};
+  const int code = ReadTargets(call, input.sizes, input.rank, input.dtype, call->inputs[1], call->inputs[2],
+                               call->attrs[0], call->attrs[1], &t);
+  if (code != TT_OK) return code;
+  return DispatchFloating(call, input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const int64_t* t = Dense<int64_t>(call, target);
-    if (t == nullptr && rows > 0) return TT_OUT_OF_MEMORY;
-    if (const int code = CheckTargets(call, t, rows, classes, ignore); code != TT_OK) return code;
     const T* x = static_cast<const T*>(input.data);
-    T* out = static_cast<T*>(call->outputs[0].data);
-    double total = 0, sum = 0;
-    for (int64_t i = 0; i < rows; ++i) {
-      const bool used = t[i] != ignore;
-      const C w = !used ? C(0) : weight.dtype != 0 ? static_cast<C>(static_cast<const T*>(weight.data)[t[i] * weight.strides[0]]) : C(1);
-      const C loss = used ? -w * static_cast<C>(x[i * input.strides[0] + t[i] * input.strides[1]]) : C(0);
-      if (reduction == Reduction::kNone) out[i] = static_cast<T>(loss);
-      total += w;
-      sum += loss;
+    const int64_t row = input.strides[0], column = input.strides[1];
+    T *out = static_cast<T*>(call->outputs[0].data), *total = static_cast<T*>(call->outputs[1].data);
+    if (t.reduction == Reduction::kNone) {
+      for (int64_t i = 0; i < t.rows; ++i) {
+        const int64_t k = t.At(i);
+        out[i] = k == t.ignored ? T(C(0)) : T(-t.Weight<T>(k) * static_cast<C>(x[i * row + k * column]));
+      }
+      *total = T(C(0));
+      return static_cast<int>(TT_OK);
     }
-    // No row at all gives NaN, as in PyTorch.
-    if (reduction != Reduction::kNone) out[0] = static_cast<T>(static_cast<C>(reduction == Reduction::kMean ? sum / total : sum));
-    *static_cast<T*>(call->outputs[1].data) = static_cast<T>(static_cast<C>(total));
-    return TT_OK;
+    double sum = 0;
+    for (int64_t i = 0; i < t.rows; ++i) {
+      const int64_t k = t.At(i);
+      if (k != t.ignored) sum -= static_cast<double>(t.Weight<T>(k) * static_cast<C>(x[i * row + k * column]));
+    }
+    const double weights = t.TotalWeight<T>();
+    *out = T(static_cast<C>(t.reduction == Reduction::kMean ? sum / weights : sum));
+    *total = T(static_cast<C>(weights));
+    return static_cast<int>(TT_OK);
   });
 }
 
 int NllLossBackward(tt_call* call) {
-  const tt_tensor &grad = call->inputs[0], &target = call->inputs[1], &weight = call->inputs[2], &total = call->inputs[3];
-  const tt_tensor& out = call->outputs[0];
-  const int64_t ignore = call->attrs[1].i;
-  const Reduction reduction = ReductionOf(call->attrs[2]);
-  if (out.rank != 2 || target.numel != out.sizes[0] || target.dtype != TT_INT64 || total.numel != 1 || total.dtype != grad.dtype ||
-      grad.numel != (reduction == Reduction::kNone ? out.sizes[0] : 1) ||
-      (weight.dtype != 0 && (weight.dtype != grad.dtype || weight.rank != 1 || weight.numel != out.sizes[1]))) {
-    return Fail(call, TT_INVALID_ARGUMENT, "nll_loss backward: the sizes do not belong together");
+  const tt_tensor &grad = call->inputs[0], &out = call->outputs[0];
+  Targets t = {};
+  const int code = ReadTargets(call, out.sizes, out.rank, out.dtype, call->inputs[1], call->inputs[2], call->attrs[1],
+                               call->attrs[2], &t);
+  if (code != TT_OK) return code;
+  const bool each = t.reduction == Reduction::kNone;
+  if (grad.dtype != out.dtype || (each ? grad.rank != 1 || grad.sizes[0] != t.rows : grad.numel != 1)) {
+    return Fail(call, TT_INVALID_ARGUMENT, "nll_loss backward: sizes or dtypes do not fit");
   }
-  const int64_t rows = out.sizes[0], classes = out.sizes[1];
-  return DispatchFloating(call, grad.dtype, [&](auto tag) -> int {
+  Zero(out.data, out.numel * ElementSize(out.dtype));
+  return DispatchFloating(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const int64_t* t = Dense<int64_t>(call, target);
-    const T* g = Dense<T>(call, grad);
-    if ((t == nullptr || g == nullptr) && rows > 0) return TT_OUT_OF_MEMORY;
-    if (const int code = CheckTargets(call, t, rows, classes, ignore); code != TT_OK) return code;
+    const T* g = static_cast<const T*>(grad.data);
     T* dx = static_cast<T*>(out.data);
-    std::fill_n(dx, out.numel, T());
-    const C sum = static_cast<C>(*static_cast<const T*>(total.data));
-    for (int64_t i = 0; i < rows; ++i) {
-      if (t[i] == ignore) continue;
-      C v = -static_cast<C>(g[reduction == Reduction::kNone ? i : 0]);
-      if (weight.dtype != 0) v *= static_cast<C>(static_cast<const T*>(weight.data)[t[i] * weight.strides[0]]);
-      if (reduction == Reduction::kMean) v /= sum;
-      dx[i * classes + t[i]] = static_cast<T>(v);
+    // Summed again: the total that the forward pass gave is rounded to T.
+    const double total = t.reduction == Reduction::kMean ? t.TotalWeight<T>() : 1;
+    for (int64_t i = 0; i < t.rows; ++i) {
+      const int64_t k = t.At(i);
+      if (k == t.ignored) continue;
+      const C share = static_cast<C>(g[each ? i * grad.strides[0] : 0]) / static_cast<C>(total);
+      dx[i * t.classes + k] = T(-t.Weight<T>(k) * share);
     }
-    return TT_OK;
+    return static_cast<int>(TT_OK);
   });
 }
 
