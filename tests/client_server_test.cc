@@ -128,7 +128,9 @@ TEST(ClientServerTest, AnotherClientsMemoryComesBack) {
   ASSERT_TRUE(other.ok()) << other.status();
   const auto allocated = [&] {
     int64_t bytes = 0;
-    for (const v1::Stat& stat : client::Session::Existing()->GetStatus()->memory()) {
+    const absl::StatusOr<v1::GetStatusResponse> status = client::Session::Existing()->GetStatus();
+    if (!status.ok()) return int64_t{-1};
+    for (const v1::Stat& stat : status->memory()) {
       if (stat.name() == "allocated_bytes.all.current") bytes = stat.value();
     }
     return bytes;

@@ -11,7 +11,7 @@
 namespace telensor::cpu::TT_CPU_VARIANT {
 
 // Elements that pass through a stack buffer at once.
-inline constexpr int64_t kRun = 512;
+inline constexpr int64_t kRun = 1024;
 
 // `count` elements that live until the call's end; NULL where there is no memory.
 template <typename T>
@@ -146,12 +146,17 @@ C SumOf(int64_t n, const F& f) {
     for (; i + kLanes <= end; i += kLanes) {
       for (int k = 0; k < kLanes; ++k) lanes[k] += f(i + k);
     }
-    for (int k = 0; i < end; ++i, ++k) lanes[k] += f(i);
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+    for (int k = 0; k < 8; ++k) lanes[k] += lanes[k + 8];
+    if (i + 8 <= end) {
+      for (int k = 0; k < 8; ++k) lanes[k] += f(i + k);
+      i += 8;
     }
-    if (n <= kBlock) return lanes[0];
-    total += lanes[0];
+    for (int k = 0; k < 4; ++k) lanes[k] += lanes[k + 4];
+    C rest = 0;
+    for (; i < end; ++i) rest += f(i);
+    const C sum = ((lanes[0] + lanes[2]) + (lanes[1] + lanes[3])) + rest;
+    if (n <= kBlock) return sum;
+    total += static_cast<double>(sum);
   }
   return static_cast<C>(total);
 }

@@ -1,7 +1,7 @@
 // batch_norm and layer_norm with their gradients.
 //
-// Statistics are taken in two passes over runs that stay in the cache: the sum of squared distances from the mean
-// loses nothing where the mean is large. Sums over channels and rows are finished in double.
+// Statistics are taken in two passes: the sum of squared distances from the mean loses nothing where the mean is large.
+// Sums over channels and rows are finished in double.
 #include <cmath>
 #include <limits>
 
@@ -46,15 +46,16 @@ void ForRuns(const ChannelShape& s, const T* a, const T* b, int64_t begin, int64
     for (int64_t o = 0; o < s.outer; ++o) run(o * s.channels + begin, end - begin, begin);
     return;
   }
-  for (int64_t c = begin; c < end; ++c) {
-    for (int64_t o = 0; o < s.outer; ++o) {
+  for (int64_t o = 0; o < s.outer; ++o) {
+    for (int64_t c = begin; c < end; ++c) {
       const int64_t at = (o * s.channels + c) * s.inner;
       for (int64_t i = 0; i < s.inner; i += kRun) run(at + i, std::min(kRun, s.inner - i), c);
     }
   }
 }
 
-// fn(begin, end) over blocks of channels on the threads; kBlock channels have room on the stack.
+// fn(begin, end) over blocks of channels on the threads; kBlock channels have room on the stack. Many channels at a
+// time, because memory is then read in order, which is worth more than finding one channel in the cache again.
 constexpr int64_t kBlock = 128;
 
 template <typename Fn>
@@ -65,20 +66,36 @@ void ForChannels(const ChannelShape& s, const Fn& fn) {
   });
 }
 
-// Sums a term over every channel: term(x, y, channel).
+// Sums a term over every channel: term(x, channel).
 template <typename T, typename Term>
-void ChannelSums(const ChannelShape& s, const T* a, const T* b, int64_t begin, int64_t end, const Term& term,
-                 double* sums) {
+void ChannelSums(const ChannelShape& s, const T* a, int64_t begin, int64_t end, const Term& term, double* sums) {
   using C = ComputeType<T>;
   std::fill(sums, sums + (end - begin), 0.0);
-  ForRuns<T>(s, a, b, begin, end, [&](const C* x, const C* y, int64_t n, int64_t channel, int64_t) {
+  ForRuns<T>(s, a, nullptr, begin, end, [&](const C* x, const C*, int64_t n, int64_t channel, int64_t) {
     if (s.inner == 1) {
-      for (int64_t i = 0; i < n; ++i) {
-        sums[i] += static_cast<double>(term(x[i], y == nullptr ? C(0) : y[i], channel + i));
-      }
+      for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<double>(term(x[i], channel + i));
     } else {
-      sums[channel - begin] += static_cast<double>(
-          SumOf<C>(n, [&](int64_t i) { return term(x[i], y == nullptr ? C(0) : y[i], channel); }));
+      sums[channel - begin] += static_cast<double>(SumOf<C>(n, [&](int64_t i) { return term(x[i], channel); }));
+    }
+  });
+}
+
+// The sums of a gradient, and of its products with the distances of x from the means.
+template <typename T>
+void GradientSums(const ChannelShape& s, const T* grad, const T* input, int64_t begin, int64_t end,
+                  const ComputeType<T>* means, double* sums, double* dots) {
+  using C = ComputeType<T>;
+  std::fill(sums, sums + (end - begin), 0.0);
+  std::fill(dots, dots + (end - begin), 0.0);
+  ForRuns<T>(s, grad, input, begin, end, [&](const C* g, const C* x, int64_t n, int64_t channel, int64_t) {
+    if (s.inner == 1) {
+      const C* mean = means + channel;
+      for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<double>(g[i]);
+      for (int64_t i = 0; i < n; ++i) dots[i] += static_cast<double>(g[i] * (x[i] - mean[i]));
+    } else {
+      const C mean = means[channel];
+      sums[channel - begin] += static_cast<double>(SumOf<C>(n, [g](int64_t i) { return g[i]; }));
+      dots[channel - begin] += static_cast<double>(SumOf<C>(n, [=](int64_t i) { return g[i] * (x[i] - mean); }));
     }
   });
 }
@@ -126,13 +143,13 @@ void Statistics(const BatchNorm& bn, const T* x, int64_t begin, int64_t end, Com
   }
   double sums[kBlock], squares[kBlock], exact[kBlock];
   const double n = static_cast<double>(s.count());
-  ChannelSums<T>(s, x, nullptr, begin, end, [](C v, C, int64_t) { return v; }, sums);
+  ChannelSums<T>(s, x, begin, end, [](C v, int64_t) { return v; }, sums);
   for (int64_t c = begin; c < end; ++c) {
     exact[c - begin] = sums[c - begin] / n;
     means[c] = static_cast<C>(exact[c - begin]);
   }
-  ChannelSums<T>(s, x, nullptr, begin, end, [means](C v, C, int64_t c) { return (v - means[c]) * (v - means[c]); },
-                 squares);
+  const auto square = [means](C v, int64_t c) { return (v - means[c]) * (v - means[c]); };
+  ChannelSums<T>(s, x, begin, end, square, squares);
   for (int64_t c = begin; c < end; ++c) {
     // What rounding the mean has added.
     const double error = static_cast<double>(means[c]) - exact[c - begin];
@@ -224,8 +241,7 @@ int BatchNormBackward(tt_call* call) {
     const double count = static_cast<double>(std::max<int64_t>(1, s.count()));
     ForChannels(s, [&](int64_t begin, int64_t end) {
       double sums[kBlock], dots[kBlock];
-      ChannelSums<T>(s, g, nullptr, begin, end, [](C v, C, int64_t) { return v; }, sums);
-      ChannelSums<T>(s, g, x, begin, end, [mean](C v, C w, int64_t c) { return v * (w - mean[c]); }, dots);
+      GradientSums<T>(s, g, x, begin, end, mean, sums, dots);
       C scales[kBlock], means[kBlock], slopes[kBlock];
       for (int64_t c = begin; c < end; ++c) {
         const int64_t k = c - begin;

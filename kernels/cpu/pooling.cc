@@ -1,7 +1,7 @@
 // Pooling over (N, C, H, W) or (C, H, W): every plane on its own, planes shared out over the threads.
 //
-// The inner loops run along rows of windows, one tap of the window after the other, so that they vectorise for the
-// usual strides of 1 and 2. 16-bit floats are widened once and rounded once.
+// Windows side by side are taken together, one in each lane of a vector. 16-bit floats are widened once and rounded
+// once.
 #include <atomic>
 #include <climits>
 #include <cmath>
@@ -89,71 +89,146 @@ void DispatchStride(int64_t stride, const Fn& fn) {
   }
 }
 
-// ---- max
+// N neighbouring windows of a row, a lane for each.
+template <typename C, int N>
+struct Lanes {
+  using Int = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  typedef C Values __attribute__((vector_size(N * sizeof(C))));
+  typedef Int Indices __attribute__((vector_size(N * sizeof(C))));
+  static_assert(N == 4 || N == 8);
 
-constexpr int64_t kWindows = 256;  // of one row at a time
-
-// Index counts pixels of a plane.
-template <int64_t kStride, typename C, typename Index>
-void MaxRow(const Planes& p, const C* plane, int64_t y, int64_t x0, int64_t x1, C* __restrict best,
-            Index* __restrict index) {
-  const int64_t stride = kStride == 0 ? p.w.stride : kStride;
-  int64_t ky0, ky1;
-  p.h.Taps(y, &ky0, &ky1);
-  const int64_t n = x1 - x0;
-  // A window without any number above -inf names its first pixel.
-  const int64_t top = std::min(p.h.Start(y) + ky0 * p.h.dilation, p.h.size - 1) * p.w.size;
-  for (int64_t i = 0; i < n; ++i) best[i] = -std::numeric_limits<C>::infinity();
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t kx0, kx1;
-    const int64_t start = p.w.Start(x0 + i);
-    if (start >= 0) {
-      index[i] = static_cast<Index>(top + start);
-    } else {
-      p.w.Taps(x0 + i, &kx0, &kx1);
-      index[i] = static_cast<Index>(top + std::min(start + kx0 * p.w.dilation, p.w.size - 1));
-    }
-  }
-  for (int64_t ky = ky0; ky < ky1; ++ky) {
-    const int64_t row = (p.h.Start(y) + ky * p.h.dilation) * p.w.size;
-    for (int64_t kx = 0; kx < p.w.kernel; ++kx) {
-      int64_t first, last;
-      p.w.Inside(kx, &first, &last);
-      first = std::max(first, x0) - x0;
-      last = std::min(last, x1) - x0;
-      if (first >= last) continue;
-      const int64_t at = row + p.w.Start(x0) + kx * p.w.dilation;
-      const C* pixels = plane + at;
-      for (int64_t i = first; i < last; ++i) {
-        const C v = pixels[i * stride];
-        const bool take = !(v <= best[i]);  // larger, or NaN: the last NaN wins, as in PyTorch
-        const bool stay = best[i] != best[i] && v == v;
-        best[i] = take && !stay ? v : best[i];
-        index[i] = take && !stay ? static_cast<Index>(at + i * stride) : index[i];
+  // Reads nothing outside [p, p + (N - 1) * stride].
+  template <int64_t kStride>
+  static void Load(const C* p, int64_t stride, Values* out) {
+    if constexpr (kStride == 1) {
+      std::memcpy(out, p, sizeof(*out));
+    } else if constexpr (kStride == 2) {
+      Values a, b;
+      std::memcpy(&a, p, sizeof(a));
+      std::memcpy(&b, p + N - 1, sizeof(b));
+      if constexpr (N == 8) {
+        *out = __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15);
+      } else {
+        *out = __builtin_shufflevector(a, b, 0, 2, 5, 7);
       }
+    } else {
+      for (int k = 0; k < N; ++k) (*out)[k] = p[k * stride];
     }
   }
+};
+
+// block(std::integral_constant<lanes>, x) for groups of windows that are inside from their first column to their last,
+// window(x) for the others. The last group of a row overlaps the one before.
+template <typename C, typename Block, typename Window>
+void ForWindows(const Side& w, const Block& block, const Window& window) {
+  const int64_t first = std::min(w.places, (w.pad + w.stride - 1) / w.stride);
+  const int64_t room = w.size - 1 - (w.kernel - 1) * w.dilation + w.pad;
+  const int64_t last = std::max(first, room < 0 ? 0 : std::min(w.places, room / w.stride + 1));
+  const auto blocks = [&](auto lanes) {
+    constexpr int64_t kLanes = decltype(lanes)::value;
+    for (int64_t x = first; x < last; x += kLanes) block(lanes, std::min(x, last - kLanes));
+  };
+  for (int64_t x = 0; x < first; ++x) window(x);
+  if (sizeof(C) == 4 && last - first >= 8) {
+    blocks(std::integral_constant<int, 8>());
+  } else if (last - first >= 4) {
+    blocks(std::integral_constant<int, 4>());
+  } else {
+    for (int64_t x = first; x < last; ++x) window(x);
+  }
+  for (int64_t x = last; x < w.places; ++x) window(x);
 }
 
-template <typename T, typename Index>
+// ---- max
+
+// The maximum of windows, and where in the plane it is. A window without any number above -inf names its first pixel;
+// of several NaN the last one counts, as in PyTorch.
+template <typename T>
+struct MaxRow {
+  using C = ComputeType<T>;
+  const Planes& p;
+  const C* plane;
+  int64_t y, ky0, ky1;
+  T* values;
+  int64_t* indices;
+
+  void Window(int64_t x) const {
+    int64_t kx0, kx1;
+    p.w.Taps(x, &kx0, &kx1);
+    const int64_t top = std::min(p.h.Start(y) + ky0 * p.h.dilation, p.h.size - 1);
+    const int64_t left = std::min(p.w.Start(x) + kx0 * p.w.dilation, p.w.size - 1);
+    C best = -std::numeric_limits<C>::infinity();
+    int64_t index = top * p.w.size + left;
+    for (int64_t ky = ky0; ky < ky1; ++ky) {
+      int64_t at = (p.h.Start(y) + ky * p.h.dilation) * p.w.size + p.w.Start(x) + kx0 * p.w.dilation;
+      for (int64_t kx = kx0; kx < kx1; ++kx, at += p.w.dilation) {
+        const C v = plane[at];
+        const bool take = (v > best) | (v != v);
+        best = take ? v : best;
+        index = take ? at : index;
+      }
+    }
+    values[x] = T(best);
+    indices[x] = index;
+  }
+
+  template <int N, int64_t kStride>
+  void Block(int64_t x) const {
+    using L = Lanes<C, N>;
+    typename L::Values best = {};
+    typename L::Indices index = {}, steps;
+    for (int k = 0; k < N; ++k) steps[k] = static_cast<typename L::Int>(k * p.w.stride);
+    bool started = false;
+    for (int64_t ky = ky0; ky < ky1; ++ky) {
+      int64_t at = (p.h.Start(y) + ky * p.h.dilation) * p.w.size + p.w.Start(x);
+      for (int64_t kx = 0; kx < p.w.kernel; ++kx, at += p.w.dilation) {
+        typename L::Values v;
+        L::template Load<kStride>(plane + at, p.w.stride, &v);
+        const typename L::Indices here = steps + static_cast<typename L::Int>(at);
+        const typename L::Indices take = (v > best) | (v != v);
+        best = started ? (take ? v : best) : v;
+        index = started ? (take ? here : index) : here;
+        started = true;
+      }
+    }
+    StoreLanes<N>(best, index, x);
+  }
+
+ private:
+  template <int N>
+  void StoreLanes(const typename Lanes<C, N>::Values& best, const typename Lanes<C, N>::Indices& index,
+                  int64_t x) const {
+    if constexpr (kIs16Bit<T>) {
+      StoreRun<T>(reinterpret_cast<const C*>(&best), N, values + x);
+    } else {
+      std::memcpy(values + x, &best, sizeof(best));
+    }
+    for (int k = 0; k < N; ++k) indices[x + k] = index[k];
+  }
+};
+
+template <typename T>
 void MaxPlanes(const Planes& p, const ComputeType<T>* in, T* values, int64_t* indices) {
   using C = ComputeType<T>;
+  // Lanes count pixels in integers of the size of C. Windows without rows are left to the code for single windows.
+  const bool lanes = sizeof(C) == 8 || p.input() <= INT_MAX;
   ParallelFor(p.count, p.grain(), [&](int64_t begin, int64_t end) {
     DispatchStride(p.w.stride, [&](auto stride) {
-      C best[kWindows];
-      Index index[kWindows];
       for (int64_t plane = begin; plane < end; ++plane) {
         for (int64_t y = 0; y < p.h.places; ++y) {
-          for (int64_t x = 0; x < p.w.places; x += kWindows) {
-            const int64_t n = std::min(kWindows, p.w.places - x);
-            MaxRow<decltype(stride)::value, C, Index>(p, in + plane * p.input(), y, x, x + n, best, index);
-            const int64_t to = (plane * p.h.places + y) * p.w.places + x;
-            if constexpr (kIs16Bit<T>) {
-              StoreRun<T>(best, n, values + to);
-            } else {
-              std::copy(best, best + n, values + to);
-            }
-            for (int64_t i = 0; i < n; ++i) indices[to + i] = index[i];
+          const int64_t to = (plane * p.h.places + y) * p.w.places;
+          MaxRow<T> row = {p, in + plane * p.input(), y, 0, 0, values + to, indices + to};
+          p.h.Taps(y, &row.ky0, &row.ky1);
+          const auto window = [&row](int64_t x) { row.Window(x); };
+          if (lanes && row.ky0 < row.ky1) {
+            ForWindows<C>(
+                p.w,
+                [&row](auto count, int64_t x) {
+                  row.template Block<decltype(count)::value, decltype(stride)::value>(x);
+                },
+                window);
+          } else {
+            for (int64_t x = 0; x < p.w.places; ++x) window(x);
           }
         }
       }
@@ -174,14 +249,7 @@ int MaxPool2d(tt_call* call) {
     if (pixels == nullptr) return FailMemory(call);
     T* values = static_cast<T*>(out.data);
     int64_t* indices = static_cast<int64_t*>(call->outputs[1].data);
-    // Lanes of indices as wide as those of the pixels.
-    if constexpr (std::is_same_v<T, double>) {
-      MaxPlanes<T, int64_t>(p, pixels, values, indices);
-    } else if (p.input() <= INT_MAX) {
-      MaxPlanes<T, int32_t>(p, pixels, values, indices);
-    } else {
-      MaxPlanes<T, int64_t>(p, pixels, values, indices);
-    }
+    MaxPlanes<T>(p, pixels, values, indices);
     return static_cast<int>(TT_OK);
   });
 }
@@ -275,6 +343,8 @@ int ReadDivisor(tt_call* call, const tt_value& count_padding, const tt_value& fi
   return fixed.kind != 0 && d->fixed == 0 ? Fail(call, TT_INVALID_ARGUMENT, "divisor must be not zero") : TT_OK;
 }
 
+constexpr int64_t kWindows = 256;  // of one row at a time
+
 // The divisors of one row of windows; they are the same in all planes, and in most rows.
 template <typename C>
 void DivisorRow(const Planes& p, const Divisor& divisor, int64_t y, int64_t x0, int64_t n, C* out) {
@@ -309,6 +379,49 @@ void ForTaps(const Planes& p, int64_t y, int64_t x0, int64_t x1, const Fn& fn) {
   }
 }
 
+template <typename T>
+struct MeanRow {
+  using C = ComputeType<T>;
+  const Planes& p;
+  const Divisor& divisor;
+  const C* plane;
+  int64_t y, ky0, ky1;
+  T* values;
+
+  void Window(int64_t x) const {
+    int64_t kx0, kx1;
+    p.w.Taps(x, &kx0, &kx1);
+    C sum = 0;
+    for (int64_t ky = ky0; ky < ky1; ++ky) {
+      const C* row = plane + ((p.h.Start(y) + ky) * p.w.size + p.w.Start(x));
+      for (int64_t kx = kx0; kx < kx1; ++kx) sum += row[kx];
+    }
+    const C d = static_cast<C>(divisor.At(p, y, x));
+    values[x] = T(d == 0 ? C(0) : sum / d);
+  }
+
+  template <int N, int64_t kStride>
+  void Block(int64_t x) const {
+    using L = Lanes<C, N>;
+    typename L::Values sum = {};
+    for (int64_t ky = ky0; ky < ky1; ++ky) {
+      const C* row = plane + ((p.h.Start(y) + ky) * p.w.size + p.w.Start(x));
+      for (int64_t kx = 0; kx < p.w.kernel; ++kx) {
+        typename L::Values v;
+        L::template Load<kStride>(row + kx, p.w.stride, &v);
+        sum += v;
+      }
+    }
+    const C d = static_cast<C>(divisor.At(p, y, x));
+    if (d != 0) sum /= d;
+    if constexpr (kIs16Bit<T>) {
+      StoreRun<T>(reinterpret_cast<const C*>(&sum), N, values + x);
+    } else {
+      std::memcpy(values + x, &sum, sizeof(sum));
+    }
+  }
+};
+
 int AvgPool2d(tt_call* call) {
   const tt_tensor &in = call->inputs[0], &out = call->outputs[0];
   const tt_value* attrs = call->attrs;
@@ -324,28 +437,18 @@ int AvgPool2d(tt_call* call) {
     if (pixels == nullptr) return FailMemory(call);
     T* to = static_cast<T*>(out.data);
     ParallelFor(p.count, p.grain(), [&](int64_t begin, int64_t end) {
-      DispatchStride(p.w.stride, [&](auto constant) {
-        const int64_t stride = decltype(constant)::value == 0 ? p.w.stride : decltype(constant)::value;
-        C sums[kWindows], divisors[kWindows];
-        for (int64_t y = 0; y < p.h.places; ++y) {
-          for (int64_t x = 0; x < p.w.places; x += kWindows) {
-            const int64_t n = std::min(kWindows, p.w.places - x);
-            DivisorRow<C>(p, divisor, y, x, n, divisors);
-            for (int64_t plane = begin; plane < end; ++plane) {
-              const C* from = pixels + plane * p.input();
-              std::fill(sums, sums + n, C(0));
-              ForTaps(p, y, x, x + n, [&](int64_t at, int64_t first, int64_t last) {
-                const C* row = from + at;
-                for (int64_t i = first; i < last; ++i) sums[i] += row[i * stride];
-              });
-              for (int64_t i = 0; i < n; ++i) sums[i] = divisors[i] == 0 ? C(0) : sums[i] / divisors[i];
-              T* place = to + (plane * p.h.places + y) * p.w.places + x;
-              if constexpr (kIs16Bit<T>) {
-                StoreRun<T>(sums, n, place);
-              } else {
-                std::copy(sums, sums + n, place);
-              }
-            }
+      DispatchStride(p.w.stride, [&](auto stride) {
+        for (int64_t plane = begin; plane < end; ++plane) {
+          for (int64_t y = 0; y < p.h.places; ++y) {
+            MeanRow<T> row = {p, divisor, pixels + plane * p.input(), y, 0, 0,
+                              to + (plane * p.h.places + y) * p.w.places};
+            p.h.Taps(y, &row.ky0, &row.ky1);
+            ForWindows<C>(
+                p.w,
+                [&row](auto count, int64_t x) {
+                  row.template Block<decltype(count)::value, decltype(stride)::value>(x);
+                },
+                [&row](int64_t x) { row.Window(x); });
           }
         }
       });

@@ -28,62 +28,55 @@ inline double MulAdd(double a, double b, double c) {
 #endif
 }
 
-// exp(x) = 2^n * exp(r) with |r| <= ln(2) / 2, where the series of exp converges at once. Adding 1.5 * 2^mantissa
-// rounds to an integer and leaves it in the low bits; ln(2) is in two parts, of which n times the first is exact.
-// The power is applied in two halves, so that subnormal results and infinity come out right. Error: about one ulp.
-inline float Exp(float x) {
-  x = x < -110.0f ? -110.0f : x;  // written so that NaN stays
-  x = x > 100.0f ? 100.0f : x;
-  const float shifted = MulAdd(x, 1.44269504f, 12582912.0f);
-  const float n = shifted - 12582912.0f;
-  const float r = MulAdd(n, -1.42860677e-06f, x - n * 0.693145751953125f);
-  float p = 1.0f / 5040;
-  p = MulAdd(p, r, 1.0f / 720);
-  p = MulAdd(p, r, 1.0f / 120);
-  p = MulAdd(p, r, 1.0f / 24);
-  p = MulAdd(p, r, 1.0f / 6);
-  p = MulAdd(p, r, 0.5f);
-  p = MulAdd(p * r, r, r) + 1.0f;
-  int32_t bits;
-  std::memcpy(&bits, &shifted, 4);
-  const uint32_t power = static_cast<uint32_t>(bits) - 0x4b400000u;
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
-  const uint32_t a = (half + 127u) << 23, b = (power - half + 127u) << 23;
-  float fa, fb;
-  std::memcpy(&fa, &a, 4);
-  std::memcpy(&fb, &b, 4);
-  return p * fa * fb;
-}
+// What Exp needs to know of a floating type: integers of its size, the place of the exponent in its bits, and its bias.
+template <typename C>
+struct FloatBits;
+template <>
+struct FloatBits<float> {
+  using Int = uint32_t;
+  static constexpr int kMantissa = 23;
+  static constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+  static constexpr int kBias = 127, kTerms = 7;
+  static constexpr float kLow = -104.0f;  // exp is 0 from there down
+  static constexpr float kLn2 = 0.693145751953125f, kLn2Rest = 1.42860682e-06f;
+};
+template <>
+struct FloatBits<double> {
+  using Int = uint64_t;
+  static constexpr int kMantissa = 52;
+  static constexpr double kRound = 6755399441055744.0;
+  static constexpr int kBias = 1023, kTerms = 13;
+  static constexpr double kLow = -746.0;
+  static constexpr double kLn2 = 0.69314718036912381649, kLn2Rest = 1.9082149292705877e-10;
+};
 
-inline double Exp(double x) {
-  x = x < -760.0 ? -760.0 : x;
-  x = x > 720.0 ? 720.0 : x;
-  const double shifted = MulAdd(x, 1.4426950408889634, 6755399441055744.0);
-  const double n = shifted - 6755399441055744.0;
-  const double r = MulAdd(n, -1.9082149292705877e-10, x - n * 0.693147180369123816490173339843750);
-  double p = 1.0 / 6227020800.0;
-  p = MulAdd(p, r, 1.0 / 479001600.0);
-  p = MulAdd(p, r, 1.0 / 39916800.0);
-  p = MulAdd(p, r, 1.0 / 3628800.0);
-  p = MulAdd(p, r, 1.0 / 362880.0);
-  p = MulAdd(p, r, 1.0 / 40320.0);
-  p = MulAdd(p, r, 1.0 / 5040.0);
-  p = MulAdd(p, r, 1.0 / 720.0);
-  p = MulAdd(p, r, 1.0 / 120.0);
-  p = MulAdd(p, r, 1.0 / 24.0);
-  p = MulAdd(p, r, 1.0 / 6.0);
-  p = MulAdd(p, r, 0.5);
-  p = MulAdd(p * r, r, r) + 1.0;
-  uint64_t bits;
-  std::memcpy(&bits, &shifted, 8);
-  // Only the low 32 bits are needed, and 64-bit shifts that keep the sign are slow on vectors.
-  const uint32_t power = static_cast<uint32_t>(bits);
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
-  const uint64_t a = static_cast<uint64_t>(half + 1023u) << 52, b = static_cast<uint64_t>(power - half + 1023u) << 52;
-  double fa, fb;
-  std::memcpy(&fa, &a, 8);
-  std::memcpy(&fb, &b, 8);
-  return p * fa * fb;
+// 1 / k!
+constexpr double kSeries[] = {1, 1, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+                              1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+
+// exp(x) for x <= 0, and NaN: what differences from a maximum are. exp(x) = 2^n * exp(r) with |r| <= ln(2) / 2, where
+// the series of exp is short; ln(2) is in two parts, of which n times the first is exact. 2^n is made by shifting n
+// into an exponent, together with a constant power that keeps it normal and is taken back at the end, so that subnormal
+// results come out right. Error: about one ulp.
+template <typename C>
+inline C ExpNegative(C x) {
+  using F = FloatBits<C>;
+  constexpr int kShift = F::kMantissa + 2;
+  constexpr C kMagic = F::kRound + (F::kBias + kShift);
+  x = x < F::kLow ? F::kLow : x;  // written so that NaN stays
+  const C shifted = MulAdd(x, C(1.4426950408889634), kMagic);
+  const C n = shifted - kMagic;
+  const C r = MulAdd(n, -F::kLn2Rest, x - n * F::kLn2);
+  C p = C(kSeries[F::kTerms]);
+#pragma GCC unroll 16
+  for (int k = F::kTerms - 1; k >= 2; --k) p = MulAdd(p, r, C(kSeries[k]));
+  p = MulAdd(p * r, r, r) + C(1);
+  typename F::Int bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  bits <<= F::kMantissa;
+  C power;
+  std::memcpy(&power, &bits, sizeof(bits));
+  return p * power * (C(1) / C(uint64_t{1} << kShift));
 }
 
 // The largest of a run; NaN is passed over.
@@ -101,6 +94,16 @@ C MaxOf(const C* v, int64_t n, C most) {
   }
   for (; i < n; ++i) most = v[i] > most ? v[i] : most;
   return most;
+}
+
+// dx[i] = grad[i] - exp(result[i]) * sum(i), for a log_softmax `result`, which is not positive if it is one.
+template <typename C, typename Sum>
+void LogBackwardRun(const C* grad, const C* result, int64_t n, const Sum& sum, C* dx) {
+  if (MaxOf<C>(result, n, -std::numeric_limits<C>::infinity()) <= 0) {
+    for (int64_t i = 0; i < n; ++i) dx[i] = grad[i] - ExpNegative(result[i]) * sum(i);
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = grad[i] - std::exp(result[i]) * sum(i);
+  }
 }
 
 // ---- softmax
@@ -133,18 +136,15 @@ template <bool kLog, typename T>
 void SoftmaxRow(const T* x, int64_t size, T* y) {
   using C = ComputeType<T>;
   RunBuffer<T> in, out;
+  alignas(64) C powers[kLog ? kRun : 1];
   C most = -std::numeric_limits<C>::infinity();
   ForRow(size, [&](int64_t at, int64_t n) { most = MaxOf<C>(LoadRun<T>(x + at, n, in.data), n, most); });
   double total = 0;
   ForRow(size, [&](int64_t at, int64_t n) {
     const C* v = LoadRun<T>(x + at, n, in.data);
-    if (kLog || kIs16Bit<T>) {
-      total += static_cast<double>(SumOf<C>(n, [v, most](int64_t i) { return Exp(v[i] - most); }));
-    } else {  // the result has room for the exponentials
-      C* to = RunTarget<T>(y + at, out.data);
-      for (int64_t i = 0; i < n; ++i) to[i] = Exp(v[i] - most);
-      total += static_cast<double>(SumOf<C>(n, [to](int64_t i) { return to[i]; }));
-    }
+    C* to = kLog ? powers : RunTarget<T>(y + at, out.data);
+    for (int64_t i = 0; i < n; ++i) to[i] = ExpNegative(v[i] - most);
+    total += static_cast<double>(SumOf<C>(n, [to](int64_t i) { return to[i]; }));
   });
   const C scale = static_cast<C>(1 / total), log_total = static_cast<C>(std::log(total));
   ForRow(size, [&](int64_t at, int64_t n) {
@@ -157,7 +157,7 @@ void SoftmaxRow(const T* x, int64_t size, T* y) {
     if (kLog) {
       for (int64_t i = 0; i < n; ++i) to[i] = v[i] - most - log_total;
     } else {
-      for (int64_t i = 0; i < n; ++i) to[i] = Exp(v[i] - most) * scale;
+      for (int64_t i = 0; i < n; ++i) to[i] = ExpNegative(v[i] - most) * scale;
     }
     StoreRun<T>(to, n, y + at);
   });
@@ -182,7 +182,11 @@ void SoftmaxBackwardRow(const T* grad, const T* result, int64_t size, T* dx) {
     const C* g = LoadRun<T>(grad + at, n, g_buffer.data);
     const C* y = LoadRun<T>(result + at, n, y_buffer.data);
     C* to = RunTarget<T>(dx + at, out.data);
-    for (int64_t i = 0; i < n; ++i) to[i] = kLog ? g[i] - Exp(y[i]) * sum : y[i] * (g[i] - sum);
+    if (kLog) {
+      LogBackwardRun<C>(g, y, n, [sum](int64_t) { return sum; }, to);
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = y[i] * (g[i] - sum);
+    }
     StoreRun<T>(to, n, dx + at);
   });
 }
@@ -204,7 +208,7 @@ void SoftmaxColumns(const T* x, int64_t size, int64_t inner, int64_t n, T* y) {
   }
   for (int64_t d = 0; d < size; ++d) {
     const C* v = LoadRun<T>(x + d * inner, n, in.data);
-    for (int64_t i = 0; i < n; ++i) total[i] += static_cast<double>(Exp(v[i] - most[i]));
+    for (int64_t i = 0; i < n; ++i) total[i] += static_cast<double>(ExpNegative(v[i] - most[i]));
   }
   for (int64_t i = 0; i < n; ++i) log_total[i] = static_cast<C>(kLog ? std::log(total[i]) : 1 / total[i]);
   for (int64_t d = 0; d < size; ++d) {
@@ -212,7 +216,7 @@ void SoftmaxColumns(const T* x, int64_t size, int64_t inner, int64_t n, T* y) {
     C* to = RunTarget<T>(y + d * inner, out.data);
     for (int64_t i = 0; i < n; ++i) {
       const C shifted = v[i] - most[i];
-      to[i] = kLog ? shifted - log_total[i] : Exp(shifted) * log_total[i];
+      to[i] = kLog ? shifted - log_total[i] : ExpNegative(shifted) * log_total[i];
     }
     StoreRun<T>(to, n, y + d * inner);
   }
@@ -235,7 +239,11 @@ void SoftmaxBackwardColumns(const T* grad, const T* result, int64_t size, int64_
     const C* g = LoadRun<T>(grad + d * inner, n, g_buffer.data);
     const C* y = LoadRun<T>(result + d * inner, n, y_buffer.data);
     C* to = RunTarget<T>(dx + d * inner, out.data);
-    for (int64_t i = 0; i < n; ++i) to[i] = kLog ? g[i] - Exp(y[i]) * sum[i] : y[i] * (g[i] - sum[i]);
+    if (kLog) {
+      LogBackwardRun<C>(g, y, n, [&sum](int64_t i) { return sum[i]; }, to);
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = y[i] * (g[i] - sum[i]);
+    }
     StoreRun<T>(to, n, dx + d * inner);
   }
 }
