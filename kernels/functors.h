@@ -189,7 +189,6 @@ TT_BITWISE(BitwiseAnd, &)
 TT_BITWISE(BitwiseOr, |)
 TT_BITWISE(BitwiseXor, ^)
 #undef TT_BITWISE
-
 #define TT_COMPARISON(Name, expression)                        \
   struct Name {                                                \
     template <typename T>                                      \
