@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -33,14 +34,20 @@ void OnSignal(int) {
 void SetUpLogging(const Config& config) {
   auto logger = spdlog::stderr_color_mt("telensord");
   if (config.log_format == "json") {
-    // Messages are ours and hold no quotes of a peer's making but client names and errors, which spdlog escapes not:
-    // the formatter below is given text that was cleaned by the caller.
     logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
   } else {
     logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   }
   logger->set_level(spdlog::level::from_str(config.log_level == "error" ? "err" : config.log_level));
   spdlog::set_default_logger(logger);
+}
+
+// OpenMP's threads spin while they wait, which stalls everybody where cores are shared with clients and neighbours.
+// libgomp reads its settings when it is loaded, so they can only be given to a program that starts.
+void LimitSpinning(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("GOMP_SPINCOUNT", "2000", 1);
+  execv("/proc/self/exe", argv);  // where this fails, the server runs as it is
 }
 
 int ExitCode(const absl::Status& status) {
@@ -54,6 +61,7 @@ int ExitCode(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  LimitSpinning(argv);
   CLI::App app{"telensord: a tensor runtime in a daemon"};
   Config config;
   std::string file;
