@@ -112,28 +112,37 @@ struct Dims {
 
 inline constexpr int64_t kMostPerLaunch = INT32_MAX;
 
-// Where element i of one tensor lies, for any number of elements.
-struct Locator {
-  Layout<1> layout;
+// Where element i lies in N tensors, for any number of elements.
+template <int N>
+struct Locators {
+  Layout<N> layout;
   int64_t sizes[TT_MAX_RANK];
   bool wide;  // too many elements for the fast division
 
-  explicit Locator(const Dims<1>& dims) : layout(dims.ForDevice()), wide(dims.numel() > kMostPerLaunch) {
+  explicit Locators(const Dims<N>& dims) : layout(dims.ForDevice()), wide(dims.numel() > kMostPerLaunch) {
     for (int d = 0; d < dims.rank; ++d) sizes[d] = dims.sizes[d];
   }
-  explicit Locator(const tt_tensor& t) : Locator(DimsOf(t)) {}
-
-  TT_CUDA_FN int64_t operator()(int64_t i) const {
-    if (layout.rank <= 1) return layout.rank == 0 ? 0 : i * layout.strides[0][0];
-    int64_t at[1] = {0};
-    if (!wide) {
-      layout.Find(static_cast<uint32_t>(i), at);
-      return at[0];
-    }
+  TT_CUDA_FN void Find(int64_t i, int64_t (&at)[N]) const {
+    if (!wide) return layout.Find(static_cast<uint32_t>(i), at);
+    for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = layout.rank - 1; d >= 0; --d) {
-      at[0] += i % sizes[d] * layout.strides[0][d];
+      for (int k = 0; k < N; ++k) at[k] += i % sizes[d] * layout.strides[k][d];
       i /= sizes[d];
     }
+  }
+};
+
+// In one tensor.
+struct Locator {
+  Locators<1> places;
+
+  explicit Locator(const Dims<1>& dims) : places(dims) {}
+  explicit Locator(const tt_tensor& t) : places(DimsOf(t)) {}
+
+  TT_CUDA_FN int64_t operator()(int64_t i) const {
+    if (places.layout.rank <= 1) return places.layout.rank == 0 ? 0 : i * places.layout.strides[0][0];
+    int64_t at[1];
+    places.Find(i, at);
     return at[0];
   }
 

@@ -101,26 +101,36 @@ int MaxPool2d(tt_call* call) {
   });
 }
 
-// Nothing but the indices says which windows saw a pixel. One thread takes a plane's windows in order where planes are
-// many; the sums of 16-bit floats grow in a plane of floats.
+// Nothing but the indices says which windows saw a pixel. A warp takes a plane's windows in order, 32 at a time; where
+// several of them name one pixel, the first lane adds them up. The sums of 16-bit floats grow in a plane of floats.
 template <typename T, typename A>
-struct PlaceAt {
-  const T* grad;
-  const int64_t* indices;
-  A* sums;
-  int64_t pixels, windows;
-  Report* report;
-  __device__ void operator()(int64_t plane) const {
-    for (int64_t i = plane * windows; i < (plane + 1) * windows; ++i) {
-      const int64_t at = indices[i];
-      if (at < 0 || at >= pixels) {
+__global__ void __launch_bounds__(kThreads) PlaceKernel(int64_t planes, int64_t pixels, int64_t windows, const T* grad,
+                                                        const int64_t* indices, A* sums, Report* report) {
+  __shared__ A shared[kThreads];
+  A* values = shared + threadIdx.x / 32 * 32;
+  const int lane = threadIdx.x % 32;
+  const int64_t step = int64_t{gridDim.x} * (kThreads / 32);
+  for (int64_t plane = int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32; plane < planes; plane += step) {
+    for (int64_t first = 0; first < windows; first += 32) {
+      const bool given = first + lane < windows;
+      const int64_t from = plane * windows + first + lane;
+      int64_t at = given ? indices[from] : -1;
+      if (given && (at < 0 || at >= pixels)) {
         ReportError(report, Report::kIndex, at, 0, pixels);
-        continue;
+        at = -1;
       }
-      sums[plane * pixels + at] += static_cast<A>(Widen(grad[i]));
+      values[lane] = given ? static_cast<A>(Widen(grad[from])) : A(0);
+      const unsigned same = __match_any_sync(~0u, static_cast<long long>(at));
+      __syncwarp();
+      if (at >= 0 && __ffs(static_cast<int>(same)) - 1 == lane) {
+        A sum = sums[plane * pixels + at];
+        for (unsigned rest = same; rest != 0; rest &= rest - 1) sum += values[__ffs(static_cast<int>(rest)) - 1];
+        sums[plane * pixels + at] = sum;
+      }
+      __syncwarp();
     }
   }
-};
+}
 template <typename T>
 struct NarrowAt {
   const ComputeType<T>* from;
@@ -149,8 +159,11 @@ int MaxPool2dBackward(tt_call* call) {
       if (sums != nullptr) code = ZeroFill(call, sums, out.numel * static_cast<int64_t>(sizeof(A)));
       if (code != TT_OK) return code;
     }
-    code = ForEach(call, p.count, PlaceAt<T, A>{static_cast<const T*>(from), static_cast<const int64_t*>(at), sums,
-                                                p.input(), p.output(), StreamOf(call)->report});
+    const int64_t blocks = (p.count + kThreads / 32 - 1) / (kThreads / 32);
+    PlaceKernel<T, A><<<static_cast<unsigned>(blocks < 65535 ? blocks : 65535), kThreads, 0, StreamOf(call)->stream>>>(
+        p.count, p.input(), p.output(), static_cast<const T*>(from), static_cast<const int64_t*>(at), sums,
+        StreamOf(call)->report);
+    code = Launched(call);
     if constexpr (!std::is_same_v<T, A>) {
       if (code == TT_OK) code = ForEach(call, out.numel, NarrowAt<T>{sums, static_cast<T*>(out.data)});
     }
