@@ -18,7 +18,7 @@ OpNode::OpNode(uint64_t sequence, const OpSchema& schema, absl::Span<const Value
 }
 
 int OpNode::InputIndex(int slot) const {
-  return schema_.list_slot >= 0 && slot > schema_.list_slot ? slot + list_size() - 1 : slot;
+  return schema_.InputIndex(slot, static_cast<int>(num_inputs_));
 }
 
 bool OpNode::Wanted(const GradFormula& grad) const {
@@ -77,20 +77,7 @@ void OpNode::ReleaseSaved() {
   outputs_.clear();
 }
 
-std::string OpNode::Name() const {
-  // "max.dim" -> "MaxBackward0", "log_softmax" -> "LogSoftmaxBackward0"
-  std::string name;
-  bool upper = true;
-  for (const char* c = schema_.base_name; *c != '\0'; ++c) {
-    if (*c == '_') {
-      upper = true;
-    } else {
-      name += upper ? static_cast<char>(std::toupper(*c)) : *c;
-      upper = false;
-    }
-  }
-  return name + "Backward0";
-}
+std::string OpNode::Name() const { return schema_.BackwardName(); }
 
 // What the gradient formulas' names stand for.
 class OpNode::Scope final : public FormulaScope {

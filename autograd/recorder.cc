@@ -27,7 +27,7 @@ class Recorder::Scope final : public FormulaScope {
       for (int i = slot; i < slot + list; ++i) tensors.emplace_back(inputs_[i].tensor);
       return FormulaValue(std::move(tensors));
     }
-    const Operand& in = inputs_[schema_.list_slot >= 0 && slot > schema_.list_slot ? slot + list - 1 : slot];
+    const Operand& in = inputs_[schema_.InputIndex(slot, static_cast<int>(inputs_.size()))];
     return in.tensor != nullptr ? FormulaValue(Tensor(in.tensor)) : FormulaValue(Value::Number(in.scalar));
   }
   absl::StatusOr<FormulaValue> Output(int) override { return absl::InternalError("a forward formula has no outputs"); }
@@ -109,14 +109,11 @@ absl::StatusOr<TensorList> Recorder::Call(const OpSchema& schema, absl::Span<con
   Tensor original;  // of an in-place call whose backward needs what self was
   if (record) {
     const uint32_t slots = schema.differentiable_inputs;
-    const int list = static_cast<int>(inputs.size()) - (schema.num_inputs - 1);
     // Edges first: asking for one may make a node, which must count as the earlier.
     absl::InlinedVector<Edge, 2> edges(inputs.size());
     bool any = false;
     for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
-      const int slot = schema.list_slot < 0 || i < schema.list_slot ? i
-                       : i < schema.list_slot + list                ? schema.list_slot
-                                                                    : i - list + 1;
+      const int slot = schema.InputSlot(i, static_cast<int>(inputs.size()));
       if ((slots >> slot & 1) == 0 || !CarriesGradient(inputs[i].tensor)) continue;
       TD_ASSIGN_OR_RETURN(edges[i], GradientEdge(inputs[i].tensor));
       any = true;

@@ -270,13 +270,10 @@ void Session::Record(const OpSchema& schema, absl::Span<const Operand> inputs, b
   NodeRef node;
   if (record) {
     const uint32_t slots = schema.differentiable_inputs;
-    const int list = static_cast<int>(inputs.size()) - (schema.num_inputs - 1);
     bool any = false;
     NodeRef made = NodeRef::Adopt(new GradNode(&schema));
     for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
-      const int slot = schema.list_slot < 0 || i < schema.list_slot ? i
-                       : i < schema.list_slot + list                ? schema.list_slot
-                                                                    : i - list + 1;
+      const int slot = schema.InputSlot(i, static_cast<int>(inputs.size()));
       const bool carries = (slots >> slot & 1) != 0 && CarriesGradient(inputs[i].tensor);
       any |= carries;
       made->edges.push_back(carries ? inputs[i].tensor->Edge() : GradEdge());

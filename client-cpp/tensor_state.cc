@@ -51,17 +51,7 @@ void GradNode::Destroy(GradNode* node) {
 
 std::string GradNode::Name() const {
   if (title != nullptr) return title;
-  std::string name;
-  bool upper = true;
-  for (const char* c = op_->base_name; *c != '\0'; ++c) {
-    if (*c == '_') {
-      upper = true;
-    } else {
-      name += upper ? static_cast<char>(std::toupper(*c)) : *c;
-      upper = false;
-    }
-  }
-  return name + "Backward0";
+  return op_->BackwardName();
 }
 
 }  // namespace telensor::client

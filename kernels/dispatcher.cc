@@ -364,11 +364,7 @@ absl::Status Dispatcher::Run(const OpSchema& schema, const OpArgs& args, const O
   for (size_t i = first; i < inputs.size(); ++i) {
     const Operand& in = inputs[i];
     // The slot of this input's parameter, for the cast mask.
-    int slot = static_cast<int>(i);
-    if (schema.list_slot >= 0) {
-      const int list = args.list_size();
-      slot = slot < schema.list_slot ? slot : slot < schema.list_slot + list ? schema.list_slot : slot - list + 1;
-    }
+    const int slot = schema.InputSlot(static_cast<int>(i), args.num_inputs);
     const bool cast = metas.compute != DType::kNone && !is_copy && (metas.cast >> slot & 1) != 0;
     if (in.tensor == nullptr) {
       if (!in.scalar.given()) {

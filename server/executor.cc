@@ -122,11 +122,8 @@ Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool
   absl::InlinedVector<rt::Operand, 4> operands(command.inputs_size());
   int next_scalar = 0;
   int64_t work = 0;
-  const int list = command.inputs_size() - (schema.num_inputs - 1);
   for (int i = 0; i < command.inputs_size(); ++i) {
-    const int slot = schema.list_slot < 0 || i < schema.list_slot ? i
-                     : i < schema.list_slot + list                ? schema.list_slot
-                                                                  : i - list + 1;
+    const int slot = schema.InputSlot(i, command.inputs_size());
     const Param& param = *schema.input_params[slot];
     if (command.inputs(i) != 0) {
       Resolved resolved = Resolve(command.inputs(i), seq, &operands[i]);

@@ -1,8 +1,7 @@
 #include "proto/core/op_args.h"
 
 #include <algorithm>
-
-#include "proto/core/meta_rules.h"
+#include <cctype>
 
 #include "proto/core/meta_rules.h"
 
@@ -123,6 +122,20 @@ bool Fits(ParamType type, const Value& v) {
 }
 
 }  // namespace
+
+std::string OpSchema::BackwardName() const {
+  std::string out;
+  bool upper = true;
+  for (const char* c = base_name; *c != '\0'; ++c) {
+    if (*c == '_') {
+      upper = true;
+    } else {
+      out += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(*c))) : *c;
+      upper = false;
+    }
+  }
+  return out + "Backward0";
+}
 
 const OpSchema* OpTable::Find(std::string_view name) const {
   // Rows stand in the order of their names.

@@ -22,7 +22,7 @@ struct OpArgs {
   int list_size() const { return num_inputs - (schema->num_inputs - 1); }
   // Where an input parameter's (first) tensor stands among `inputs`.
   int InputIndex(int slot) const {
-    return schema->list_slot >= 0 && slot > schema->list_slot ? slot + list_size() - 1 : slot;
+    return schema->InputIndex(slot, num_inputs);
   }
 };
 

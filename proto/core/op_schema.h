@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -105,6 +106,19 @@ struct OpSchema {
   Formula formula;
   const GradFormula* grads;
   int8_t num_grads;
+
+  // Where an input parameter's (first) tensor stands among `num_tensors`, the list expanded in place; and the other way
+  // round, which parameter the i-th tensor belongs to.
+  int InputIndex(int slot, int num_tensors) const {
+    return list_slot >= 0 && slot > list_slot ? slot + num_tensors - num_inputs : slot;
+  }
+  int InputSlot(int i, int num_tensors) const {
+    if (list_slot < 0 || i < list_slot) return i;
+    const int list_size = num_tensors - (num_inputs - 1);
+    return i < list_slot + list_size ? list_slot : i - list_size + 1;
+  }
+  // The name of its node in the graph: "MaxBackward0" for max.dim, "LogSoftmaxBackward0" for log_softmax.
+  std::string BackwardName() const;
 
   // Runs a formula instead of a kernel, whose steps record their own gradients.
   bool composite() const { return formula.given() && num_grads == 0 && !fused; }
