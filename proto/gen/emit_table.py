@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 
-from formula import Compiler, compile_grads, differentiable_inputs
+from formula import compile_forward, compile_grads, differentiable_inputs
 from table import TableError, _split
 
 
@@ -108,8 +108,7 @@ class Emitter:
         dtype, num_dtype = self.rules_of(op, "dtype")
         forward = "{}"
         if "formula" in op.row:
-            compiler = Compiler(self.pool, op, gradient=False)
-            forward = self.formula(n, compiler, compiler.compile(op.row["formula"]))
+            forward = self.formula(n, *compile_forward(self.pool, op))
         grads = compile_grads(self.pool, op)
         grads_name = "nullptr"
         if grads:

@@ -30,6 +30,7 @@ class Pool:
         self.ops = {op.name: op for op in ops}
         self.helpers = helpers
         self.exprs, self.args, self.literals, self._literal_index = [], [], [], {}
+        self.forward = {}  # by op name: what compile_forward made
 
     def literal(self, value):
         key = (type(value).__name__, repr(value))
@@ -188,6 +189,14 @@ class Compiler:
         return self.pool.add("kCall", op.id, out)
 
 
+def compile_forward(pool, op):
+    """(Compiler, root) of a row's formula, compiled once."""
+    if op.name not in pool.forward:
+        compiler = Compiler(pool, op, gradient=False)
+        pool.forward[op.name] = (compiler, compiler.compile(op.row["formula"]))
+    return pool.forward[op.name]
+
+
 def compile_grads(pool, op):
     """[(input slots, Compiler, root)] of a row; every tensor input needs a formula or an explicit none."""
     grad = op.row.get("grad")
@@ -228,8 +237,7 @@ def differentiable_inputs(pool, ops):
         elif grad == "none" or "formula" not in op.row:
             slots = 0
         else:
-            compiler = Compiler(pool, op, gradient=False)
-            root = compiler.compile(op.row["formula"])
+            compiler, root = compile_forward(pool, op)
             slots = flow(root, compiler.let_exprs)
         known[op.name] = slots
         return slots
