@@ -139,23 +139,25 @@ void OpBatcher::ReaderLoop() {
   writer_wakes_.notify_all();
 }
 
-void OpBatcher::SpinFor(uint64_t seq) {
+template <typename Done>
+std::unique_lock<std::mutex> OpBatcher::Await(uint64_t seq, const Done& done) {
+  Flush();
   // A round trip on one host is shorter than two wakes of a sleeping thread: look for a moment before sleeping.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(60);
   while (acked_hint_.load(std::memory_order_acquire) < seq && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
   }
+  std::unique_lock<std::mutex> lock(mu_);
+  ++stats_.waits;
+  ++waiters_;
+  caller_wakes_.wait(lock, [&] { return done() || !closed_.ok(); });
+  --waiters_;
+  return lock;
 }
 
 template <typename Result>
 absl::StatusOr<Result> OpBatcher::Wait(uint64_t seq, std::map<uint64_t, Result>* results) {
-  Flush();
-  SpinFor(seq);
-  std::unique_lock<std::mutex> lock(mu_);
-  ++stats_.waits;
-  ++waiters_;
-  caller_wakes_.wait(lock, [&] { return results->count(seq) > 0 || !closed_.ok(); });
-  --waiters_;
+  const std::unique_lock<std::mutex> lock = Await(seq, [&] { return results->count(seq) > 0; });
   auto it = results->find(seq);
   if (it == results->end()) return closed_;
   Result result = std::move(it->second);
@@ -168,13 +170,7 @@ absl::StatusOr<v1::ReadResult> OpBatcher::WaitRead(uint64_t seq) { return Wait(s
 absl::StatusOr<v1::DynamicResult> OpBatcher::WaitDynamic(uint64_t seq) { return Wait(seq, &dynamics_); }
 
 absl::Status OpBatcher::WaitExecuted(uint64_t seq) {
-  Flush();
-  SpinFor(seq);
-  std::unique_lock<std::mutex> lock(mu_);
-  ++stats_.waits;
-  ++waiters_;
-  caller_wakes_.wait(lock, [&] { return acked_seq_ >= seq || !closed_.ok(); });
-  --waiters_;
+  const std::unique_lock<std::mutex> lock = Await(seq, [&] { return acked_seq_ >= seq; });
   return acked_seq_ >= seq ? absl::OkStatus() : closed_;
 }
 

@@ -79,7 +79,9 @@ class OpBatcher {
   static constexpr size_t kMaxUnsentCommands = 16384;  // about 1 MiB; past it the caller waits
 
   void Send();
-  void SpinFor(uint64_t seq);
+  // Flushes and waits until `done`, asked with the lock held, or the connection is gone; returns with the lock.
+  template <typename Done>
+  std::unique_lock<std::mutex> Await(uint64_t seq, const Done& done);
   void WriterLoop();
   void ReaderLoop();
   template <typename Result>
