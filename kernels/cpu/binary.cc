@@ -1,4 +1,6 @@
 // Binary rows of pointwise.toml and the backward kernels of two operands.
+#include <limits>
+
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/functors.h"
@@ -7,6 +9,8 @@ namespace telensor::cpu::TT_CPU_VARIANT {
 namespace {
 
 namespace f = functors;
+
+constexpr int64_t kMathGrain = kGrain / 4;
 
 template <typename Fn>
 int Binary(tt_call* call) {
@@ -17,14 +21,6 @@ int Binary(tt_call* call) {
     return TT_OK;
   }
   return DispatchNumber(call, dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    BinaryLoop<T, T>(call, Fn());
-    return TT_OK;
-  });
-}
-template <typename Fn>
-int NumberBinary(tt_call* call) {
-  return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     BinaryLoop<T, T>(call, Fn());
     return TT_OK;
@@ -55,15 +51,17 @@ int IntegerBinary(tt_call* call) {
 template <typename T>
 bool HasZero(const tt_tensor& divisor) {
   bool zero = false;
-  const tt_tensor* const tensors[1] = {&divisor};
-  ForEachRow<1>(tensors, {sizeof(T)}, [&zero](char* const* p, int64_t n, const int64_t* step) {
-    bool found = false;
-    for (int64_t i = 0; i < n; ++i) found |= *reinterpret_cast<const T*>(p[0] + i * step[0]) == T(0);
-    if (found) {
+  const DenseFn find = [](const void* found, void* const* at, unsigned standing, int64_t n) {
+    const T* x = static_cast<const T*>(at[0]);
+    int zeros = 0;
+    for (int64_t i = 0; i < (standing != 0 ? 1 : n); ++i) zeros += x[i] == T(0);
+    if (zeros != 0) {
 #pragma omp atomic write
-      zero = true;
+      *static_cast<bool*>(const_cast<void*>(found)) = true;
     }
-  });
+  };
+  const tt_tensor* const tensors[] = {&divisor};
+  RunLoop({find, &zero, 1, 1, 0, 1, {FormatOf<T>()}}, tensors, kGrain);
   return zero;
 }
 
@@ -75,6 +73,33 @@ int Dividing(tt_call* call) {
       if (HasZero<T>(call->inputs[1])) return Fail(call, TT_INVALID_ARGUMENT, "ZeroDivisionError");
     }
     BinaryLoop<T, T>(call, Fn());
+    return TT_OK;
+  });
+}
+
+// pow by one exponent that is a functor of its own, where it is.
+template <typename T>
+bool PowByNumber(tt_call* call) {
+  using C = ComputeType<T>;
+  const tt_tensor& exponent = call->inputs[1];
+  bool same = true;
+  for (int d = 0; d < exponent.rank; ++d) same = same && exponent.strides[d] == 0;
+  if (!same || exponent.numel == 0) return false;
+  const C e = static_cast<C>(*static_cast<const T*>(exponent.data));
+  if (e == C(2)) return UnaryLoop<T, T>(call, f::Square()), true;
+  if constexpr (std::is_floating_point_v<C>) {
+    if (e == C(3)) return UnaryLoop<T, T>(call, [](C x) { return x * x * x; }), true;
+    if (e == C(0.5)) return UnaryLoop<T, T>(call, f::Sqrt()), true;
+    if (e == C(-0.5)) return UnaryLoop<T, T>(call, f::Rsqrt()), true;
+    if (e == C(-1)) return UnaryLoop<T, T>(call, f::Reciprocal()), true;
+    if (e == C(-2)) return UnaryLoop<T, T>(call, [](C x) { return C(1) / (x * x); }), true;
+  }
+  return false;
+}
+int Pow(tt_call* call) {
+  return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (!PowByNumber<T>(call)) BinaryLoop<T, T>(call, f::Pow(), kMathGrain);
     return TT_OK;
   });
 }
@@ -98,15 +123,13 @@ int Sum(tt_call* call, int sign) {
     } else if (one) {
       BinaryLoop<T, T>(call, [](C a, C b) { return static_cast<C>(static_cast<W>(a) - static_cast<W>(b)); });
     } else {
-      W factor;
+      f::AddScaled<C> add;
       if constexpr (std::is_floating_point_v<C>) {
-        factor = static_cast<W>(alpha.f * sign);
+        add.factor = static_cast<W>(alpha.f * sign);
       } else {
-        factor = static_cast<W>(sign > 0 ? static_cast<uint64_t>(alpha.i) : 0 - static_cast<uint64_t>(alpha.i));
+        add.factor = static_cast<W>(sign > 0 ? static_cast<uint64_t>(alpha.i) : 0 - static_cast<uint64_t>(alpha.i));
       }
-      BinaryLoop<T, T>(call, [factor](C a, C b) {
-        return static_cast<C>(static_cast<W>(a) + static_cast<W>(factor * static_cast<W>(b)));
-      });
+      BinaryLoop<T, T>(call, add);
     }
     return TT_OK;
   });
@@ -114,6 +137,20 @@ int Sum(tt_call* call, int sign) {
 int Add(tt_call* call) { return Sum(call, 1); }
 int Sub(tt_call* call) { return Sum(call, -1); }
 
+// Backward functors with attributes of the call.
+template <typename Fn>
+int With(tt_call* call, const Fn& fn) {
+  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    BinaryLoop<T, T>(call, fn, kMathGrain);
+    return TT_OK;
+  });
+}
+int LeakyReluBackward(tt_call* call) { return With(call, f::LeakyReluBackward{call->attrs[0].f}); }
+int SoftplusBackward(tt_call* call) { return With(call, f::SoftplusBackward{call->attrs[0].f, call->attrs[1].f}); }
+int GeluBackward(tt_call* call) {
+  return call->attrs[0].text[0] == 't' ? With(call, f::GeluTanhBackward()) : With(call, f::GeluErfBackward());
+}
 int ClampBackward(tt_call* call) {
   const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
@@ -121,52 +158,7 @@ int ClampBackward(tt_call* call) {
     using C = ComputeType<T>;
     const C lo = low.kind != 0 ? static_cast<C>(low.f) : -std::numeric_limits<C>::infinity();
     const C hi = high.kind != 0 ? static_cast<C>(high.f) : std::numeric_limits<C>::infinity();
-    BinaryLoop<T, T>(call, [lo, hi](C g, C x) { return x < lo || x > hi ? C(0) : g; });
-    return TT_OK;
-  });
-}
-
-int LeakyReluBackward(tt_call* call) {
-  const double slope = call->attrs[0].f;
-  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    BinaryLoop<T, T>(call, [slope](auto g, auto x) { return x > 0 ? g : g * static_cast<decltype(g)>(slope); });
-    return TT_OK;
-  });
-}
-
-int SoftplusBackward(tt_call* call) {
-  const double beta = call->attrs[0].f, threshold = call->attrs[1].f;
-  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    BinaryLoop<T, T>(call, [beta, threshold](auto g, auto x) {
-      using C = decltype(g);
-      if (x * C(beta) > C(threshold)) return g;
-      const C e = std::exp(x * C(beta));
-      return g * e / (e + C(1));
-    });
-    return TT_OK;
-  });
-}
-
-int GeluBackward(tt_call* call) {
-  const bool exact = call->attrs[0].text[0] != 't';
-  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (exact) {
-      BinaryLoop<T, T>(call, [](auto g, auto x) {
-        using C = decltype(g);
-        const C cdf = C(0.5) * (C(1) + std::erf(x * C(0.70710678118654752)));
-        return g * (cdf + x * std::exp(x * x * C(-0.5)) * C(0.39894228040143268));
-      });
-    } else {
-      BinaryLoop<T, T>(call, [](auto g, auto x) {
-        using C = decltype(g);
-        const C t = std::tanh(C(0.79788456080286536) * (x + C(0.044715) * x * x * x));
-        const C dt = (C(1) - t * t) * C(0.79788456080286536) * (C(1) + C(0.134145) * x * x);
-        return g * C(0.5) * (C(1) + t + x * dt);
-      });
-    }
+    BinaryLoop<T, T>(call, f::ClampBackward<C>{lo, hi});
     return TT_OK;
   });
 }
@@ -180,9 +172,7 @@ void AppendBinaryKernels(KernelList* list) {
 #define X(row, fn) list->push_back({row, TT_ALL_DTYPES, Binary<f::fn>});
   TT_ALL_BINARY_OPS(X)
 #undef X
-#define X(row, fn) list->push_back({row, kNumber, NumberBinary<f::fn>});
-  TT_NUMBER_BINARY_OPS(X)
-#undef X
+  list->push_back({"pow", kNumber, Pow});
 #define X(row, fn) list->push_back({row, kNumber, Dividing<f::fn>});
   TT_DIVIDING_OPS(X)
 #undef X

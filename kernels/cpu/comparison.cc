@@ -16,31 +16,40 @@ int Compare(tt_call* call) {
   });
 }
 
-// out = condition ? a : b, by the size of an element alone.
+// out = condition ? a : b, elements moved by their size alone.
 template <typename T>
-void Choose(const tt_tensor& out, const tt_tensor& condition, const tt_tensor& a, const tt_tensor& b) {
-  const tt_tensor* const tensors[4] = {&out, &condition, &a, &b};
-  ForEachRow<4>(tensors, {sizeof(T), 1, sizeof(T), sizeof(T)}, [](char* const* p, int64_t n, const int64_t* step) {
+void Choose(const void*, void* const* at, unsigned standing, int64_t n) {
+  T* out = static_cast<T*>(at[0]);
+  const uint8_t* c = static_cast<const uint8_t*>(at[1]);
+  const T* a = static_cast<const T*>(at[2]);
+  const T* b = static_cast<const T*>(at[3]);
+  const auto loop = [&](auto first, auto second) {
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {
-      const bool c = *reinterpret_cast<const uint8_t*>(p[1] + i * step[1]) != 0;
-      *reinterpret_cast<T*>(p[0] + i * step[0]) = *reinterpret_cast<const T*>(c ? p[2] + i * step[2] : p[3] + i * step[3]);
+      const T x = first(i), y = second(i);
+      out[i] = c[i] != 0 ? x : y;
     }
-  });
+  };
+  const auto each_a = [a](int64_t i) { return a[i]; };
+  const auto each_b = [b](int64_t i) { return b[i]; };
+  const auto same_a = [x = n > 0 ? *a : T()](int64_t) { return x; };
+  const auto same_b = [y = n > 0 ? *b : T()](int64_t) { return y; };
+  switch (standing) {
+    case 0: return loop(each_a, each_b);
+    case 4: return loop(same_a, each_b);
+    case 8: return loop(each_a, same_b);
+    default: return loop(same_a, same_b);
+  }
 }
 
 int ChooseBySize(tt_call* call, const tt_tensor& condition, const tt_tensor& a, const tt_tensor& b) {
+  constexpr DenseFn kLoops[] = {Choose<uint8_t>, Choose<uint16_t>, Choose<uint32_t>, Choose<uint64_t>};
   const tt_tensor& out = call->outputs[0];
-  switch (out.dtype) {
-    case TT_BOOL:
-    case TT_UINT8:
-    case TT_INT8: Choose<uint8_t>(out, condition, a, b); break;
-    case TT_INT16:
-    case TT_FLOAT16:
-    case TT_BFLOAT16: Choose<uint16_t>(out, condition, a, b); break;
-    case TT_INT32:
-    case TT_FLOAT32: Choose<uint32_t>(out, condition, a, b); break;
-    default: Choose<uint64_t>(out, condition, a, b);
-  }
+  const Format format = RawFormat(out.dtype);
+  const tt_tensor* const tensors[] = {&out, &condition, &a, &b};
+  const Body body = {kLoops[static_cast<int>(format)],         nullptr, 4, 14, 1, 12,
+                     {format, Format::kBytes1, format, format}};
+  RunLoop(body, tensors, kGrain);
   return TT_OK;
 }
 

@@ -38,7 +38,8 @@ int Arange(tt_call* call) {
       for (int64_t i = begin; i < end; ++i) {
         if constexpr (std::is_integral_v<T>) {
           // Integer limits stay exact; fractional ones are cut first, as PyTorch does.
-          const uint64_t a = static_cast<uint64_t>(NumberAs<int64_t>(start)), s = static_cast<uint64_t>(NumberAs<int64_t>(step));
+          const uint64_t a = static_cast<uint64_t>(NumberAs<int64_t>(start)),
+                         s = static_cast<uint64_t>(NumberAs<int64_t>(step));
           data[i] = static_cast<T>(a + s * static_cast<uint64_t>(i));
         } else {
           data[i] = static_cast<T>(static_cast<ComputeType<T>>(start.f + step.f * static_cast<double>(i)));
@@ -53,16 +54,20 @@ int Linspace(tt_call* call) {
   const tt_tensor& out = call->outputs[0];
   const double start = call->attrs[0].f, end_value = call->attrs[1].f;
   const int64_t n = out.numel;
-  return DispatchFloating(call, out.dtype, [&](auto tag) {
+  const double step = n > 1 ? (end_value - start) / static_cast<double>(n - 1) : 0;
+  return DispatchNumber(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
     T* data = static_cast<T*>(out.data);
-    const C a = static_cast<C>(start), b = static_cast<C>(end_value);
-    const C step = n > 1 ? (b - a) / static_cast<C>(n - 1) : C(0);
-    // From both ends to the middle, so that the last value is exact.
-    for (int64_t i = 0; i < n; ++i) {
-      data[i] = static_cast<T>(i < n / 2 || n == 1 ? a + step * static_cast<C>(i) : b - step * static_cast<C>(n - 1 - i));
-    }
+    ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        // From both ends to the middle, so that the last value is exact.
+        tt_value value = {};
+        value.kind = 3;
+        value.f = i < n / 2 || n == 1 ? start + step * static_cast<double>(i)
+                                      : end_value - step * static_cast<double>(n - 1 - i);
+        data[i] = NumberAs<T>(value);
+      }
+    });
     return TT_OK;
   });
 }
@@ -84,7 +89,7 @@ int Eye(tt_call* call) {
 void AppendCreationKernels(KernelList* list) {
   list->push_back({"full", TT_ALL_DTYPES, Full});
   list->push_back({"arange", TT_FLOATING | TT_INTEGER, Arange});
-  list->push_back({"linspace", TT_FLOATING, Linspace});
+  list->push_back({"linspace", TT_FLOATING | TT_INTEGER, Linspace});
   list->push_back({"eye", TT_ALL_DTYPES, Eye});
 }
 

@@ -1,4 +1,6 @@
 // Unary rows of pointwise.toml, and the tests of a value.
+#include <limits>
+
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/functors.h"
@@ -8,6 +10,8 @@ namespace {
 
 namespace f = functors;
 
+// For functions that cost some nanoseconds an element.
+constexpr int64_t kMathGrain = kGrain / 4;
 
 template <typename Fn>
 int NumberUnary(tt_call* call) {
@@ -21,7 +25,7 @@ template <typename Fn>
 int FloatUnary(tt_call* call) {
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    UnaryLoop<T, T>(call, Fn());
+    UnaryLoop<T, T>(call, Fn(), kMathGrain);
     return TT_OK;
   });
 }
@@ -53,62 +57,38 @@ int Test(tt_call* call) {
   });
 }
 
-int Gelu(tt_call* call) {
-  const bool exact = call->attrs[0].text[0] != 't';
+// A functor with attributes of the call.
+template <typename Fn>
+int With(tt_call* call, const Fn& fn) {
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (exact) {
-      UnaryLoop<T, T>(call, [](auto x) {
-        using C = decltype(x);
-        return x * C(0.5) * (C(1) + std::erf(x * C(0.70710678118654752)));
-      });
-    } else {
-      UnaryLoop<T, T>(call, [](auto x) {
-        using C = decltype(x);
-        return C(0.5) * x * (C(1) + std::tanh(C(0.79788456080286536) * (x + C(0.044715) * x * x * x)));
-      });
-    }
+    UnaryLoop<T, T>(call, fn, kMathGrain);
     return TT_OK;
   });
 }
-
-int LeakyRelu(tt_call* call) {
-  const double slope = call->attrs[0].f;
-  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    UnaryLoop<T, T>(call, [slope](auto x) { return x > 0 ? x : x * static_cast<decltype(x)>(slope); });
-    return TT_OK;
-  });
-}
-
-int Softplus(tt_call* call) {
-  const double beta = call->attrs[0].f, threshold = call->attrs[1].f;
-  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    UnaryLoop<T, T>(call, [beta, threshold](auto x) {
-      using C = decltype(x);
-      return x * C(beta) > C(threshold) ? x : std::log1p(std::exp(x * C(beta))) / C(beta);
-    });
-    return TT_OK;
-  });
-}
+int Gelu(tt_call* call) { return call->attrs[0].text[0] == 't' ? With(call, f::GeluTanh()) : With(call, f::GeluErf()); }
+int LeakyRelu(tt_call* call) { return With(call, f::LeakyRelu{call->attrs[0].f}); }
+int Softplus(tt_call* call) { return With(call, f::Softplus{call->attrs[0].f, call->attrs[1].f}); }
 
 int Clamp(tt_call* call) {
   const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const auto limit = [](const tt_value& v) {
-      if constexpr (std::is_floating_point_v<C>) return static_cast<C>(v.f);
-      return static_cast<C>(v.i);
-    };
-    const bool has_low = low.kind != 0, has_high = high.kind != 0;
-    const C lo = has_low ? limit(low) : C(0), hi = has_high ? limit(high) : C(0);
-    UnaryLoop<T, T>(call, [=](C x) {
-      if (has_low && x < lo) x = lo;
-      if (has_high && x > hi) x = hi;
-      return x;
-    });
+    using Limits = std::numeric_limits<C>;
+    f::Clamp<C> clamp;
+    if constexpr (std::is_floating_point_v<C>) {
+      clamp.low = low.kind != 0 ? static_cast<C>(low.f) : -Limits::infinity();
+      clamp.high = high.kind != 0 ? static_cast<C>(high.f) : Limits::infinity();
+    } else {
+      // A limit beyond the dtype's range limits as the end of the range does.
+      const auto within = [](int64_t v) {
+        return static_cast<C>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
+      };
+      clamp.low = low.kind != 0 ? within(low.i) : Limits::min();
+      clamp.high = high.kind != 0 ? within(high.i) : Limits::max();
+    }
+    UnaryLoop<T, T>(call, clamp);
     return TT_OK;
   });
 }
