@@ -64,10 +64,11 @@ Table::Table() {
     if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
       std::snprintf(reason, sizeof(reason), "the NVIDIA driver is not installed (libcuda.so.1 not found)");
     } else if (error == cudaErrorInsufficientDriver) {
-      std::snprintf(reason, sizeof(reason), "the NVIDIA driver serves CUDA %d.%d, this plug-in needs %d.%d", driver / 1000,
-                    driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+      std::snprintf(reason, sizeof(reason), "the NVIDIA driver serves CUDA %d.%d, this plug-in needs %d.%d",
+                    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     } else {
-      std::snprintf(reason, sizeof(reason), "%s", error == cudaSuccess ? "there is no CUDA device" : cudaGetErrorString(error));
+      std::snprintf(reason, sizeof(reason), "%s",
+                    error == cudaSuccess ? "there is no CUDA device" : cudaGetErrorString(error));
     }
     backend.no_device_reason = reason;
   }

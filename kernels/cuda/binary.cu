@@ -52,6 +52,7 @@ int Dividing(tt_call* call) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>) {
       // A number is known before the launch.
+      if (call->outputs[0].numel == 0) return TT_OK;
       if (divisor.on_host && *static_cast<const T*>(divisor.data) == T(0)) {
         return Fail(call, TT_INVALID_ARGUMENT, "ZeroDivisionError");
       }
@@ -62,18 +63,6 @@ int Dividing(tt_call* call) {
   });
 }
 
-// a + factor * b; integers wrap.
-template <typename C>
-struct AddScaled {
-  f::WrapType<C> factor;
-  bool one;
-  __device__ C operator()(C a, C b) const {
-    using W = f::WrapType<C>;
-    // Without a product where there is no factor: infinity times one is the only other case that stays exact.
-    const W scaled = one ? static_cast<W>(b) : static_cast<W>(factor * static_cast<W>(b));
-    return static_cast<C>(static_cast<W>(a) + scaled);
-  }
-};
 struct OrIf {
   uint8_t use;
   __device__ uint8_t operator()(uint8_t a, uint8_t b) const { return a | (b & use); }
@@ -86,11 +75,12 @@ int Sum(tt_call* call, int sign) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
     using W = f::WrapType<C>;
-    AddScaled<C> add = {W(), sign > 0 && alpha.f == 1};
+    f::AddScaled<C> add;
     if constexpr (std::is_floating_point_v<C>) {
       add.factor = static_cast<W>(alpha.f * sign);
     } else {
-      add.factor = static_cast<W>(sign > 0 ? static_cast<uint64_t>(WholeOf(alpha)) : 0 - static_cast<uint64_t>(WholeOf(alpha)));
+      add.factor =
+          static_cast<W>(sign > 0 ? static_cast<uint64_t>(WholeOf(alpha)) : 0 - static_cast<uint64_t>(WholeOf(alpha)));
     }
     return Binary<T, T>(call, add);
   });

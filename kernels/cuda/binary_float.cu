@@ -1,4 +1,6 @@
 // Binary rows of floating point dtypes: division, angles and the backward kernels of two operands.
+#include <limits>
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/functors.h"
 
@@ -19,52 +21,20 @@ int FloatBinary(tt_call* call) {
   return With(call, F());
 }
 
-struct ClampGradient {
-  double low, high;
-  template <typename C>
-  __device__ C operator()(C g, C x) const {
-    return x < static_cast<C>(low) || x > static_cast<C>(high) ? C(0) : g;
-  }
-};
-struct LeakyReluGradient {
-  double slope;
-  template <typename C>
-  __device__ C operator()(C g, C x) const {
-    return x > C(0) ? g : g * static_cast<C>(slope);
-  }
-};
-struct SoftplusGradient {
-  double beta, threshold;
-  template <typename C>
-  __device__ C operator()(C g, C x) const {
-    const C z = x * static_cast<C>(beta);
-    return z > static_cast<C>(threshold) ? g : g / (C(1) + std::exp(-z));
-  }
-};
-struct GeluErfGradient {
-  template <typename C>
-  __device__ C operator()(C g, C x) const {
-    const C cdf = C(0.5) * (C(1) + std::erf(x * C(0.70710678118654752)));
-    return g * (cdf + x * std::exp(x * x * C(-0.5)) * C(0.39894228040143268));
-  }
-};
-struct GeluTanhGradient {
-  template <typename C>
-  __device__ C operator()(C g, C x) const {
-    const C t = std::tanh(C(0.79788456080286536) * (x + C(0.044715) * x * x * x));
-    const C dt = (C(1) - t * t) * C(0.79788456080286536) * (C(1) + C(0.134145) * x * x);
-    return g * C(0.5) * (C(1) + t + x * dt);
-  }
-};
-
 int ClampBackward(tt_call* call) {
   const tt_value &low = call->attrs[0], &high = call->attrs[1];
-  return With(call, ClampGradient{low.kind != 0 ? low.f : -HUGE_VAL, high.kind != 0 ? high.f : HUGE_VAL});
+  return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    const C lo = low.kind != 0 ? static_cast<C>(low.f) : -std::numeric_limits<C>::infinity();
+    const C hi = high.kind != 0 ? static_cast<C>(high.f) : std::numeric_limits<C>::infinity();
+    return Binary<T, T>(call, f::ClampBackward<C>{lo, hi});
+  });
 }
-int LeakyReluBackward(tt_call* call) { return With(call, LeakyReluGradient{call->attrs[0].f}); }
-int SoftplusBackward(tt_call* call) { return With(call, SoftplusGradient{call->attrs[0].f, call->attrs[1].f}); }
+int LeakyReluBackward(tt_call* call) { return With(call, f::LeakyReluBackward{call->attrs[0].f}); }
+int SoftplusBackward(tt_call* call) { return With(call, f::SoftplusBackward{call->attrs[0].f, call->attrs[1].f}); }
 int GeluBackward(tt_call* call) {
-  return call->attrs[0].text[0] == 't' ? With(call, GeluTanhGradient()) : With(call, GeluErfGradient());
+  return call->attrs[0].text[0] == 't' ? With(call, f::GeluTanhBackward()) : With(call, f::GeluErfBackward());
 }
 
 }  // namespace

@@ -13,12 +13,13 @@ struct Converted {
       return v != ComputeType<From>(0);
     } else if constexpr (std::is_integral_v<To> && kIsFloating<From>) {
       const double d = static_cast<double>(v);
-      const int64_t wide =
-          d >= -9223372036854775808.0 && d < 9223372036854775808.0 ? static_cast<int64_t>(d) : INT64_MIN;
-      if constexpr (sizeof(To) == 4) {
-        return d > -2147483649.0 && d < 2147483648.0 ? static_cast<To>(wide) : static_cast<To>(INT32_MIN);
+      if constexpr (sizeof(To) == 8) {
+        const bool fits = d >= -9223372036854775808.0 && d < 9223372036854775808.0;
+        return fits ? static_cast<To>(d) : static_cast<To>(INT64_MIN);
       } else {
-        return static_cast<To>(wide);
+        // The small types by way of int32: beyond it, the low bits of its least value.
+        const bool fits = d > -2147483649.0 && d < 2147483648.0;
+        return static_cast<To>(fits ? static_cast<int32_t>(d) : INT32_MIN);
       }
     } else {
       return static_cast<To>(static_cast<ComputeType<To>>(v));

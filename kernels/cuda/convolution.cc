@@ -12,14 +12,17 @@ namespace {
 constexpr const char* kNames[] = {"libcudnn.so.9", nullptr};
 Library library("cuDNN 9 (libcudnn.so.9)", kNames);
 
-#define TT_CUDNN_FUNCTIONS(X)                                                                                       \
-  X(cudnnCreate) X(cudnnSetStream) X(cudnnGetErrorString) X(cudnnCreateTensorDescriptor)                             \
-  X(cudnnDestroyTensorDescriptor) X(cudnnSetTensor4dDescriptor) X(cudnnCreateFilterDescriptor)                       \
-  X(cudnnDestroyFilterDescriptor) X(cudnnSetFilter4dDescriptor) X(cudnnCreateConvolutionDescriptor)                  \
-  X(cudnnDestroyConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor) X(cudnnSetConvolutionGroupCount)           \
-  X(cudnnSetConvolutionMathType) X(cudnnGetConvolutionForwardAlgorithm_v7)                                           \
-  X(cudnnGetConvolutionBackwardDataAlgorithm_v7) X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)                    \
-  X(cudnnConvolutionForward) X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
+#define TT_CUDNN_FUNCTIONS(X)                                                                                         \
+  X(cudnnCreate)                                                                                                      \
+  X(cudnnSetStream)                                                                                                   \
+  X(cudnnGetErrorString)                                                                                              \
+  X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor) X(cudnnSetTensor4dDescriptor)                        \
+      X(cudnnCreateFilterDescriptor) X(cudnnDestroyFilterDescriptor) X(cudnnSetFilter4dDescriptor)                    \
+          X(cudnnCreateConvolutionDescriptor) X(cudnnDestroyConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor) \
+              X(cudnnSetConvolutionGroupCount) X(cudnnSetConvolutionMathType)                                         \
+                  X(cudnnGetConvolutionForwardAlgorithm_v7) X(cudnnGetConvolutionBackwardDataAlgorithm_v7)            \
+                      X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) X(cudnnConvolutionForward)                     \
+                          X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
 
 struct Dnn {
 #define X(name) decltype(&::name) name = nullptr;
@@ -29,7 +32,7 @@ struct Dnn {
 
 int LoadDnn(tt_call* call, Dnn* dnn) {
   if (const int code = library.Open(call); code != TT_OK) return code;
-#define X(name)                                                              \
+#define X(name)                                                               \
   dnn->name = reinterpret_cast<decltype(&::name)>(library.Find(call, #name)); \
   if (dnn->name == nullptr) return TT_UNIMPLEMENTED;
   TT_CUDNN_FUNCTIONS(X)
@@ -95,7 +98,8 @@ struct Descriptors {
     if (good()) then(dnn.cudnnSetTensor4dDescriptor(input, CUDNN_TENSOR_NCHW, type, i(s.n), i(s.c), i(s.h), i(s.w)));
     if (good()) then(dnn.cudnnSetTensor4dDescriptor(output, CUDNN_TENSOR_NCHW, type, i(s.n), i(s.k), i(s.oh), i(s.ow)));
     if (good()) {
-      then(dnn.cudnnSetFilter4dDescriptor(weight, type, CUDNN_TENSOR_NCHW, i(s.k), i(s.c / s.groups), i(s.kh), i(s.kw)));
+      then(
+          dnn.cudnnSetFilter4dDescriptor(weight, type, CUDNN_TENSOR_NCHW, i(s.k), i(s.c / s.groups), i(s.kh), i(s.kw)));
     }
     if (good()) {
       then(dnn.cudnnSetConvolution2dDescriptor(convolution, i(s.padding[0]), i(s.padding[1]), i(s.stride[0]),
@@ -105,9 +109,8 @@ struct Descriptors {
     if (good()) then(dnn.cudnnSetConvolutionGroupCount(convolution, i(s.groups)));
     // CUDNN_DEFAULT_MATH would let float32 be rounded to TF32.
     if (good()) {
-      then(dnn.cudnnSetConvolutionMathType(convolution, type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16
-                                                            ? CUDNN_TENSOR_OP_MATH
-                                                            : CUDNN_FMA_MATH));
+      then(dnn.cudnnSetConvolutionMathType(
+          convolution, type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH));
     }
     return status;
   }
@@ -185,7 +188,8 @@ int Convolve(tt_call* call, Direction direction, const ConvolutionShape& s, cons
     if (code = Choose(call, h, d, direction, fma, &choice); code != TT_OK) return code;
     h.choices.Add(key, choice);
   }
-  code = CheckDnn(call, h.dnn, h.dnn.cudnnSetConvolutionMathType(d.convolution, choice.math), "a convolution's settings");
+  code =
+      CheckDnn(call, h.dnn, h.dnn.cudnnSetConvolutionMathType(d.convolution, choice.math), "a convolution's settings");
   if (code != TT_OK) return code;
   void* space = nullptr;
   if (choice.workspace > 0) {
@@ -229,10 +233,12 @@ int Conv2d(tt_call* call) {
     dims.Add(s.n, {s.k * s.oh * s.ow, 0});
     dims.Add(s.k, {s.oh * s.ow, bias.strides[0]});
     dims.Add(s.oh * s.ow, {1, 0});
-    if (const int code = CopyStrided(call, ElementSize(out.dtype), out.data, bias.data, dims); code != TT_OK) return code;
+    if (const int code = CopyStrided(call, ElementSize(out.dtype), out.data, bias.data, dims); code != TT_OK)
+      return code;
     beta = 1;
   }
-  if (input.numel == 0 || weight.numel == 0) return beta == 1 ? TT_OK : ZeroFill(call, out.data, out.numel * ElementSize(out.dtype));
+  if (input.numel == 0 || weight.numel == 0)
+    return beta == 1 ? TT_OK : ZeroFill(call, out.data, out.numel * ElementSize(out.dtype));
   return Convolve(call, kForward, s, input, weight, out, beta);
 }
 

@@ -11,13 +11,14 @@
 namespace telensor::cuda {
 
 struct ConvolutionShape {
-  int64_t n, c, h, w;            // input
-  int64_t k, kh, kw;             // weight: (k, c / groups, kh, kw)
-  int64_t oh, ow;                // output: (n, k, oh, ow)
+  int64_t n, c, h, w;  // input
+  int64_t k, kh, kw;   // weight: (k, c / groups, kh, kw)
+  int64_t oh, ow;      // output: (n, k, oh, ow)
   int64_t stride[2], padding[2], dilation[2], groups;
 
   std::array<int64_t, 17> Key() const {
-    return {n, c, h, w, k, kh, kw, oh, ow, stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1], groups, 0};
+    return {n,         c,         h,          w,          k,           kh,          kw,     oh, ow,
+            stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1], groups, 0};
   }
 };
 
@@ -47,7 +48,8 @@ inline bool ReadConvolution(const tt_tensor& input, const tt_tensor& weight, con
   s->oh = output.sizes[2];
   s->ow = output.sizes[3];
   s->groups = attrs[3].i;
-  if (!ReadPair(attrs[0], s->stride) || !ReadPair(attrs[1], s->padding) || !ReadPair(attrs[2], s->dilation)) return false;
+  if (!ReadPair(attrs[0], s->stride) || !ReadPair(attrs[1], s->padding) || !ReadPair(attrs[2], s->dilation))
+    return false;
   for (const int64_t v : s->Key()) {
     if (v < 0 || v > INT32_MAX) return false;  // what the library counts with
   }

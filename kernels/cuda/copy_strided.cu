@@ -46,13 +46,13 @@ int MoveOf(tt_call* call, U* to, const U* from, const Dims<2>& dims) {
     const int64_t across = (rows + kTile - 1) / kTile, down = (columns + kTile - 1) / kTile;
     if (down <= 65535 && batch <= 65535 && across <= INT32_MAX) {
       const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), static_cast<unsigned>(batch));
-      TransposeKernel<U><<<grid, dim3(kTile, 8), 0, stream>>>(rows, columns, dims.strides[0][r - 2], dims.strides[1][r - 1],
-                                                              r == 3 ? dims.strides[0][0] : 0,
+      TransposeKernel<U><<<grid, dim3(kTile, 8), 0, stream>>>(rows, columns, dims.strides[0][r - 2],
+                                                              dims.strides[1][r - 1], r == 3 ? dims.strides[0][0] : 0,
                                                               r == 3 ? dims.strides[1][0] : 0, to, from);
       return Launched(call);
     }
   }
-  return ForEachPart<2>(dims, kMostPerLaunch, {}, [&](const Dims<2>& part, const int64_t (&offsets)[2]) {
+  return ForEachPart<2>(dims, kMostPerLaunch, {}, [&](const Dims<2>& part, const int64_t(&offsets)[2]) {
     const int64_t n = part.numel();
     MoveKernel<U><<<Blocks(n), kThreads, 0, stream>>>(static_cast<uint32_t>(n), part.ForDevice(), to + offsets[0],
                                                       from + offsets[1]);
@@ -66,8 +66,10 @@ int CopyStrided(tt_call* call, int64_t size, void* to, const void* from, const D
   const int64_t n = dims.numel();
   if (n == 0) return TT_OK;
   if (dims.rank == 0 || (dims.rank == 1 && dims.strides[0][0] == 1 && dims.strides[1][0] == 1)) {
-    return Check(call, cudaMemcpyAsync(to, from, static_cast<size_t>(n * size), cudaMemcpyDeviceToDevice,
-                                       StreamOf(call)->stream), "cudaMemcpyAsync");
+    return Check(
+        call,
+        cudaMemcpyAsync(to, from, static_cast<size_t>(n * size), cudaMemcpyDeviceToDevice, StreamOf(call)->stream),
+        "cudaMemcpyAsync");
   }
   return DispatchSize(size, [&](auto tag) {
     using U = typename decltype(tag)::type;

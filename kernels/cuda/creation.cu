@@ -39,9 +39,10 @@ int Arange(tt_call* call) {
   const tt_value &start = call->attrs[0], &step = call->attrs[2];
   return DispatchNumber(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, out.numel, ArangeAt<T>{static_cast<T*>(out.data), start.f, step.f,
-                                                static_cast<uint64_t>(NumberAs<int64_t>(start)),
-                                                static_cast<uint64_t>(NumberAs<int64_t>(step))});
+    return ForEach(
+        call, out.numel,
+        ArangeAt<T>{static_cast<T*>(out.data), start.f, step.f, static_cast<uint64_t>(NumberAs<int64_t>(start)),
+                    static_cast<uint64_t>(NumberAs<int64_t>(step))});
   });
 }
 

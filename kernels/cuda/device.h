@@ -88,8 +88,9 @@ int ZeroFill(tt_call* call, void* data, int64_t bytes);
 
 inline void* Workspace(tt_call* call, int64_t bytes, int* code) {
   void* p = call->workspace(call, static_cast<size_t>(bytes > 0 ? bytes : 1));
-  if (p == nullptr) *code = Fail(call, TT_OUT_OF_MEMORY, "no device memory for a workspace of %lld bytes",
-                                 static_cast<long long>(bytes));
+  if (p == nullptr)
+    *code =
+        Fail(call, TT_OUT_OF_MEMORY, "no device memory for a workspace of %lld bytes", static_cast<long long>(bytes));
   return p;
 }
 

@@ -96,8 +96,8 @@ int ElementwiseImpl(tt_call* call, const Fn& fn, const tt_tensor& out, const tt_
   if (out.numel == 0) return TT_OK;
   const cudaStream_t stream = StreamOf(call)->stream;
   bool flat = out.contiguous && Aligned<V>(out.data, sizeof(Out));
-  const bool fits[] = {(MakeOperand<In>(*in[K]).standing ||
-                        (in[K]->contiguous && Aligned<V>(in[K]->data, sizeof(In))))...};
+  const bool fits[] = {
+      (MakeOperand<In>(*in[K]).standing || (in[K]->contiguous && Aligned<V>(in[K]->data, sizeof(In))))...};
   for (bool fit : fits) flat = flat && fit;
   if (flat) {
     FlatKernel<V, Out, Fn, In...><<<Blocks(out.numel, int64_t{kThreads} * V), kThreads, 0, stream>>>(
@@ -108,7 +108,7 @@ int ElementwiseImpl(tt_call* call, const Fn& fn, const tt_tensor& out, const tt_
   for (int d = 0; d < out.rank; ++d) {
     dims.Add(out.sizes[d], {out.strides[d], (in[K]->on_host ? 0 : in[K]->strides[d])...});
   }
-  return ForEachPart<N>(dims, kMostPerLaunch, {}, [&](const Dims<N>& part, const int64_t (&offsets)[N]) {
+  return ForEachPart<N>(dims, kMostPerLaunch, {}, [&](const Dims<N>& part, const int64_t(&offsets)[N]) {
     const auto moved = [](auto operand, int64_t offset) {
       if (operand.data != nullptr) operand.data += offset;
       return operand;

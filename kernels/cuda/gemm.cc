@@ -33,8 +33,7 @@ int LoadBlas(tt_call* call, Blas* blas) {
   const bool all = load(&blas->create, "cublasCreate_v2") && load(&blas->set_stream, "cublasSetStream_v2") &&
                    load(&blas->set_workspace, "cublasSetWorkspace_v2") &&
                    load(&blas->set_math_mode, "cublasSetMathMode") &&
-                   load(&blas->gemm, "cublasGemmStridedBatchedEx_64") &&
-                   load(&blas->words, "cublasGetStatusString");
+                   load(&blas->gemm, "cublasGemmStridedBatchedEx_64") && load(&blas->words, "cublasGetStatusString");
   return all ? TT_OK : TT_UNIMPLEMENTED;
 }
 
@@ -54,8 +53,8 @@ constexpr int kMostDevices = 64;
 Handle handles[kMostDevices];
 
 cudaDataType TypeOf(int dtype) {
-  return dtype == TT_FLOAT64   ? CUDA_R_64F
-         : dtype == TT_FLOAT16 ? CUDA_R_16F
+  return dtype == TT_FLOAT64    ? CUDA_R_64F
+         : dtype == TT_FLOAT16  ? CUDA_R_16F
          : dtype == TT_BFLOAT16 ? CUDA_R_16BF
                                 : CUDA_R_32F;
 }
@@ -110,14 +109,15 @@ int Multiply(tt_call* call, const Product& p) {
       return code;
     }
     // float32 stays float32, and sums of 16-bit products are not rounded to 16 bits on the way.
-    (void)h.blas.set_math_mode(h.handle, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
-                                                                   CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    (void)h.blas.set_math_mode(
+        h.handle, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
   }
   code = CheckBlas(call, h.blas, h.blas.set_stream(h.handle, StreamOf(call)->stream), "cublasSetStream");
   if (code != TT_OK) return code;
-  // Its workspace is the stream's, by way of this call: the handle's own would be shared between streams. Small
+  // Setting the stream took away the workspace of the call before. Its own would be shared between streams. Small
   // products do not profit from more than a little.
-  const double work = static_cast<double>(p.batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double work =
+      static_cast<double>(p.batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const size_t bytes = work > 1e9 ? size_t{32} << 20 : size_t{4} << 20;
   void* space = call->workspace(call, bytes);
   if (space != nullptr) (void)h.blas.set_workspace(h.handle, space, bytes);
@@ -129,8 +129,8 @@ int Multiply(tt_call* call, const Product& p) {
   const void* beta = wide ? static_cast<const void*>(&p.beta) : &beta32;
   const cublasStatus_t status = h.blas.gemm(
       h.handle, b.plan.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, a.plan.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
-      alpha, b.data, type, b.plan.ld, b.batch_stride, a.data, type, a.plan.ld, a.batch_stride, beta, p.c, type, n, m * n,
-      p.batch, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+      alpha, b.data, type, b.plan.ld, b.batch_stride, a.data, type, a.plan.ld, a.batch_stride, beta, p.c, type, n,
+      m * n, p.batch, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   return CheckBlas(call, h.blas, status, "a matrix product");
 }
 

@@ -32,7 +32,8 @@ struct AddOffsets {
 int ChosenRows::ByTensors(tt_call* call, const tt_tensor& self, const tt_tensor* indices, int number, bool wrap,
                           const tt_tensor* other) {
   int rank = 0, first = -1, last = -1, present = 0;
-  if (number > self.rank) return Fail(call, TT_OUT_OF_RANGE, "too many indices for a tensor of dimension %d", self.rank);
+  if (number > self.rank)
+    return Fail(call, TT_OUT_OF_RANGE, "too many indices for a tensor of dimension %d", self.rank);
   for (int i = 0; i < number; ++i) {
     if (indices[i].dtype == 0) continue;
     if (!IsIndex(indices[i])) return FailIndexType(call);
@@ -64,8 +65,9 @@ int ChosenRows::ByTensors(tt_call* call, const tt_tensor& self, const tt_tensor*
     for (int d = 0; d < rank; ++d) {
       where.Add(sizes[d], {d < lacks || indices[i].sizes[d - lacks] == 1 ? 0 : indices[i].strides[d - lacks]});
     }
-    code = ForEach(call, count, AddOffsets{IndexData(indices[i]), Locator(where), offsets, self.sizes[i], self.strides[i],
-                                           i, wrap, StreamOf(call)->report});
+    code = ForEach(call, count,
+                   AddOffsets{IndexData(indices[i]), Locator(where), offsets, self.sizes[i], self.strides[i], i, wrap,
+                              StreamOf(call)->report});
   }
   if (code != TT_OK) return code;
 
@@ -131,8 +133,9 @@ int Read(tt_call* call, const ChosenRows& chosen) {
   const tt_tensor &self = call->inputs[0], &out = call->outputs[0];
   return DispatchSize(ElementSize(out.dtype), [&](auto tag) {
     using U = typename decltype(tag)::type;
-    return ForEach(call, out.numel, ReadAt<U>{Locators<3>(Everything(chosen)), chosen.offsets,
-                                              static_cast<const U*>(self.data), static_cast<U*>(out.data)});
+    return ForEach(call, out.numel,
+                   ReadAt<U>{Locators<3>(Everything(chosen)), chosen.offsets, static_cast<const U*>(self.data),
+                             static_cast<U*>(out.data)});
   });
 }
 
@@ -203,9 +206,10 @@ int AddRows(tt_call* call, const ChosenRows& chosen, const tt_tensor& source, co
   return DispatchAll(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    return ForEach(call, total, AddRowsAt<T>{Locators<3>(dims), order, Locator(chosen.rows), static_cast<T*>(out.data),
-                                             static_cast<const T*>(source.data),
-                                             alpha == nullptr ? static_cast<C>(1) : NumberAs<C>(*alpha)});
+    return ForEach(
+        call, total,
+        AddRowsAt<T>{Locators<3>(dims), order, Locator(chosen.rows), static_cast<T*>(out.data),
+                     static_cast<const T*>(source.data), alpha == nullptr ? static_cast<C>(1) : NumberAs<C>(*alpha)});
   });
 }
 
@@ -218,7 +222,8 @@ int IndexAdd(tt_call* call) {
   if (source.dtype != self.dtype) return FailSourceType(call);
   int code = StartAs(call, out, self);
   ChosenRows chosen;
-  if (code == TT_OK) code = chosen.ByDimension(call, out, WrapDim(call->attrs[0].i, out.rank), call->inputs[1], &source);
+  if (code == TT_OK)
+    code = chosen.ByDimension(call, out, WrapDim(call->attrs[0].i, out.rank), call->inputs[1], &source);
   return code == TT_OK ? AddRows(call, chosen, source, &call->attrs[1]) : code;
 }
 
@@ -237,8 +242,9 @@ int IndexPut(tt_call* call) {
   if (code = OrderRows(call, chosen, &order); code != TT_OK) return code;
   return DispatchSize(ElementSize(out.dtype), [&](auto tag) {
     using U = typename decltype(tag)::type;
-    return ForEach(call, total, WriteRowsAt<U>{Locators<3>(dims), order, Locator(chosen.rows), static_cast<U*>(out.data),
-                                               static_cast<const U*>(values.data)});
+    return ForEach(call, total,
+                   WriteRowsAt<U>{Locators<3>(dims), order, Locator(chosen.rows), static_cast<U*>(out.data),
+                                  static_cast<const U*>(values.data)});
   });
 }
 
@@ -299,10 +305,11 @@ int Gather(tt_call* call) {
   const int dim = WrapDim(call->attrs[0].i, self.rank);
   return DispatchSize(ElementSize(out.dtype), [&](auto tag) {
     using U = typename decltype(tag)::type;
-    return ForEach(call, out.numel, GatherAt<U>{Locators<2>(ElementDims(index, self, dim)), IndexData(index),
-                                                static_cast<const U*>(self.data), static_cast<U*>(out.data),
-                                                self.rank > 0 ? self.sizes[dim] : 1, self.rank > 0 ? self.strides[dim] : 0,
-                                                dim, StreamOf(call)->report});
+    return ForEach(
+        call, out.numel,
+        GatherAt<U>{Locators<2>(ElementDims(index, self, dim)), IndexData(index), static_cast<const U*>(self.data),
+                    static_cast<U*>(out.data), self.rank > 0 ? self.sizes[dim] : 1,
+                    self.rank > 0 ? self.strides[dim] : 0, dim, StreamOf(call)->report});
   });
 }
 
@@ -327,8 +334,9 @@ int OneHot(tt_call* call) {
   if (!IsIndex(self)) return FailIndexType(call);
   const int code = ZeroFill(call, out.data, out.numel * 8);
   if (code != TT_OK) return code;
-  return ForEach(call, self.numel, OneHotAt{Locator(self), IndexData(self), static_cast<int64_t*>(out.data),
-                                            out.sizes[out.rank - 1], StreamOf(call)->report});
+  return ForEach(call, self.numel,
+                 OneHotAt{Locator(self), IndexData(self), static_cast<int64_t*>(out.data), out.sizes[out.rank - 1],
+                          StreamOf(call)->report});
 }
 
 }  // namespace

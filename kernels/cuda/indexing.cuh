@@ -31,9 +31,9 @@ inline int FailIndexType(tt_call* call) {
 // [pre..., B..., post...], where B... are the sizes of the indices. Strides of the other side are those of `other`,
 // which broadcasts to that shape, or 0 without one.
 struct ChosenRows {
-  Dims<2> pre, post;  // strides of the chosen side, of the other side
-  Dims<1> rows;       // strides of the other side over B...
-  int64_t count = 1;  // of B
+  Dims<2> pre, post;           // strides of the chosen side, of the other side
+  Dims<1> rows;                // strides of the other side over B...
+  int64_t count = 1;           // of B
   int64_t* offsets = nullptr;  // device memory: where each of B starts, kNowhere for a wrong index
 
   // The tensors of `index` and `index_put`; absent ones take their whole dimension.

@@ -95,7 +95,7 @@ inline unsigned Blocks(int64_t n, int64_t each = kThreads) { return static_cast<
 
 // One thread for each of n elements, however many: fn(i) on the device.
 template <typename Fn>
-__global__ void __launch_bounds__(kThreads) ForEachKernel(int64_t n, Fn fn) {
+__global__ void __launch_bounds__(kThreads) ForEachKernel(int64_t n, const __grid_constant__ Fn fn) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) fn(i);
 }
 template <typename Fn>

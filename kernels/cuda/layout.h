@@ -22,6 +22,7 @@ struct FastDivisor {
 
   FastDivisor() = default;
   explicit FastDivisor(uint32_t d) : divisor(d) {
+    if (d == 0) return;  // an empty dimension: nothing will be divided
     while (shift < 31 && (uint64_t{1} << shift) < d) ++shift;
     magic = static_cast<uint32_t>((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d) / d + 1);
   }

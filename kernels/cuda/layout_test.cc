@@ -14,7 +14,8 @@ namespace {
 
 TEST(FastDivisor, DividesExactly) {
   std::mt19937 random(1);
-  std::vector<uint32_t> divisors = {1, 2, 3, 5, 7, 10, 255, 256, 257, 65535, 65536, 1000003, 0x3fffffff, 0x40000000, 0x7ffffffe, 0x7fffffff};
+  std::vector<uint32_t> divisors = {1,   2,     3,     5,       7,          10,         255,        256,
+                                    257, 65535, 65536, 1000003, 0x3fffffff, 0x40000000, 0x7ffffffe, 0x7fffffff};
   for (int i = 0; i < 200; ++i) divisors.push_back(random() % 0x7fffffff + 1);
   for (const uint32_t d : divisors) {
     const FastDivisor fast(d);
@@ -80,7 +81,7 @@ TEST(ForEachPart, CoversEachElementOnce) {
   dims.Add(9, {3});
   std::vector<int> seen(1000);
   const int64_t start[1] = {0};
-  const int code = ForEachPart(dims, 10, start, [&](const Dims<1>& part, const int64_t (&offsets)[1]) {
+  const int code = ForEachPart(dims, 10, start, [&](const Dims<1>& part, const int64_t(&offsets)[1]) {
     EXPECT_LE(part.numel(), 10);
     const Locator where(part);
     for (int64_t i = 0; i < part.numel(); ++i) ++seen[offsets[0] + where(i)];
@@ -90,7 +91,7 @@ TEST(ForEachPart, CoversEachElementOnce) {
   for (int a = 0; a < 7; ++a) {
     for (int b = 0; b < 9; ++b) EXPECT_EQ(seen[a * 100 + b * 3], 1);
   }
-  EXPECT_EQ(ForEachPart(dims, 10, start, [](const Dims<1>&, const int64_t (&)[1]) { return 7; }), 7);
+  EXPECT_EQ(ForEachPart(dims, 10, start, [](const Dims<1>&, const int64_t(&)[1]) { return 7; }), 7);
 }
 
 TEST(Reduction, MasksAndSplitsDimensions) {

@@ -95,7 +95,8 @@ struct Normalise {
 
 int BatchNorm(tt_call* call) {
   const tt_tensor& input = call->inputs[0];
-  const Vector running_mean(call->inputs[1]), running_var(call->inputs[2]), weight(call->inputs[3]), bias(call->inputs[4]);
+  const Vector running_mean(call->inputs[1]), running_var(call->inputs[2]), weight(call->inputs[3]),
+      bias(call->inputs[4]);
   const Vector save_mean(call->outputs[1]), save_invstd(call->outputs[2]);
   const double momentum = call->attrs[1].f, eps = call->attrs[2].f;
   const Channels l(input);
@@ -192,8 +193,8 @@ int BatchNormBackward(tt_call* call) {
 
 // One block a row. Rows beyond the grid's limit follow in a loop.
 template <typename T, typename S>
-__global__ void LayerNormRows(int64_t rows, int64_t n, const T* x, const T* weight, const T* bias, T* y, S* means, S* rstds,
-                              double eps) {
+__global__ void LayerNormRows(int64_t rows, int64_t n, const T* x, const T* weight, const T* bias, T* y, S* means,
+                              S* rstds, double eps) {
   __shared__ double shared[33];
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const T* row = x + r * n;

@@ -126,7 +126,8 @@ struct SgdStep {
 int Sgd(tt_call* call) {
   const int64_t groups = call->attrs[0].i;
   const double momentum = call->attrs[2].f;
-  if (groups < (momentum != 0 ? 3 : 2)) return Fail(call, TT_INVALID_ARGUMENT, "_sgd_step_: momentum needs its buffers");
+  if (groups < (momentum != 0 ? 3 : 2))
+    return Fail(call, TT_INVALID_ARGUMENT, "_sgd_step_: momentum needs its buffers");
   const auto run = [&](auto step) {
     step.lr = call->attrs[1].f;
     step.momentum = momentum;

@@ -94,10 +94,10 @@ int MaxPool2d(tt_call* call) {
   if (code != TT_OK) return code;
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, out.numel,
-                   MaxAt<T>{p, static_cast<const T*>(pixels), static_cast<T*>(out.data),
-                            static_cast<int64_t*>(call->outputs[1].data),
-                            -std::numeric_limits<ComputeType<T>>::infinity()});
+    return ForEach(
+        call, out.numel,
+        MaxAt<T>{p, static_cast<const T*>(pixels), static_cast<T*>(out.data),
+                 static_cast<int64_t*>(call->outputs[1].data), -std::numeric_limits<ComputeType<T>>::infinity()});
   });
 }
 

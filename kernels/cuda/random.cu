@@ -37,8 +37,8 @@ int Uniform(tt_call* call, double from, double to) {
     using T = typename decltype(tag)::type;
     using R = ComputeType<T>;
     const R low = static_cast<R>(from);
-    return ForEach(call, out.numel, UniformAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low,
-                                                 static_cast<R>(to) - low});
+    return ForEach(call, out.numel,
+                   UniformAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low, static_cast<R>(to) - low});
   });
 }
 
@@ -92,8 +92,9 @@ int RandInt(tt_call* call) {
   const uint64_t low = static_cast<uint64_t>(call->attrs[0].i);
   return DispatchNumber(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, out.numel, RandIntAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low,
-                                                 static_cast<uint64_t>(call->attrs[1].i) - low});
+    return ForEach(call, out.numel,
+                   RandIntAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low,
+                                static_cast<uint64_t>(call->attrs[1].i) - low});
   });
 }
 
@@ -148,8 +149,9 @@ int Bernoulli(tt_call* call) {
   const tt_tensor &in = call->inputs[0], &out = call->outputs[0];
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, in.numel, BernoulliAt<T>{DrawOf(call), Locator(in), Locator(out), static_cast<const T*>(in.data),
-                                                  static_cast<T*>(out.data), StreamOf(call)->report});
+    return ForEach(call, in.numel,
+                   BernoulliAt<T>{DrawOf(call), Locator(in), Locator(out), static_cast<const T*>(in.data),
+                                  static_cast<T*>(out.data), StreamOf(call)->report});
   });
 }
 
@@ -174,9 +176,10 @@ int Dropout(tt_call* call) {
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    return ForEach(call, in.numel, DropoutAt<T>{DrawOf(call), Locator(in), Locator(out), static_cast<const T*>(in.data),
-                                                static_cast<T*>(out.data), static_cast<T*>(call->outputs[1].data),
-                                                static_cast<float>(p), p < 1 ? static_cast<C>(1.0 / (1.0 - p)) : C(0)});
+    return ForEach(call, in.numel,
+                   DropoutAt<T>{DrawOf(call), Locator(in), Locator(out), static_cast<const T*>(in.data),
+                                static_cast<T*>(out.data), static_cast<T*>(call->outputs[1].data),
+                                static_cast<float>(p), p < 1 ? static_cast<C>(1.0 / (1.0 - p)) : C(0)});
   });
 }
 

@@ -114,8 +114,9 @@ struct NormOf {
 };
 
 int SameType(tt_call* call) {
-  return call->inputs[0].dtype == call->outputs[0].dtype ? TT_OK
-                                                         : Fail(call, TT_INTERNAL, "a reduction's input was not converted");
+  return call->inputs[0].dtype == call->outputs[0].dtype
+             ? TT_OK
+             : Fail(call, TT_INTERNAL, "a reduction's input was not converted");
 }
 
 int AddUp(tt_call* call, bool mean) {
@@ -155,8 +156,8 @@ int Variance(tt_call* call) {
   const tt_tensor& in = call->inputs[0];
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return Reduce(call, VarianceOf<T>{static_cast<T*>(call->outputs[0].data), static_cast<double>(call->attrs[1].i)}, in,
-                  DimMask(call->attrs[0], in.rank), false);
+    return Reduce(call, VarianceOf<T>{static_cast<T*>(call->outputs[0].data), static_cast<double>(call->attrs[1].i)},
+                  in, DimMask(call->attrs[0], in.rank), false);
   });
 }
 
@@ -166,9 +167,14 @@ int Norm(tt_call* call) {
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using N = NormOf<T>;
-    const auto kind = p == 2 ? N::kTwo : p == 1 ? N::kOne : p == 0 ? N::kNonzero : p == HUGE_VAL ? N::kMost
-                                                                       : p == -HUGE_VAL ? N::kLeast : N::kAny;
-    return Reduce(call, N{static_cast<T*>(call->outputs[0].data), kind, p}, in, DimMask(call->attrs[1], in.rank), false);
+    const auto kind = p == 2           ? N::kTwo
+                      : p == 1         ? N::kOne
+                      : p == 0         ? N::kNonzero
+                      : p == HUGE_VAL  ? N::kMost
+                      : p == -HUGE_VAL ? N::kLeast
+                                       : N::kAny;
+    return Reduce(call, N{static_cast<T*>(call->outputs[0].data), kind, p}, in, DimMask(call->attrs[1], in.rank),
+                  false);
   });
 }
 

@@ -19,7 +19,7 @@ template <typename R>
 __global__ void ReduceKernel(const __grid_constant__ ReductionShape shape, R reducer, const typename R::In* in,
                              typename R::Acc* partial) {
   using Acc = typename R::Acc;
-  extern __shared__ char memory[];
+  extern __shared__ double memory[];  // of doubles: aligned for every Acc
   Acc* shared = reinterpret_cast<Acc*>(memory);
   const int across = shape.plan.across, along = shape.plan.along;
   // Neighbouring threads take what is next to each other in memory.
@@ -62,7 +62,7 @@ template <typename R>
 __global__ void __launch_bounds__(kThreads)
     FinishKernel(int64_t outputs, int64_t splits, R reducer, const typename R::Acc* partial) {
   using Acc = typename R::Acc;
-  extern __shared__ char memory[];
+  extern __shared__ double memory[];  // of doubles: aligned for every Acc
   Acc* shared = reinterpret_cast<Acc*>(memory) + threadIdx.x / 32 * 32;
   const int64_t output = int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -83,7 +83,9 @@ int Reduce(tt_call* call, const R& reducer, const tt_tensor& in, uint32_t mask, 
   const ReductionDims dims = SplitReduction(in, mask, ordered);
   const int64_t outputs = dims.kept.numel(), count = dims.reduced.numel();
   if (outputs == 0) return TT_OK;
-  const auto last = [](const Dims<1>& d) { return d.rank > 0 ? Dims<1>::Magnitude(d.strides[0][d.rank - 1]) : INT64_MAX; };
+  const auto last = [](const Dims<1>& d) {
+    return d.rank > 0 ? Dims<1>::Magnitude(d.strides[0][d.rank - 1]) : INT64_MAX;
+  };
   const bool kept_is_fast = outputs >= 8 && last(dims.kept) < last(dims.reduced);
   const ReductionPlan plan = PlanReduction(outputs, count, kept_is_fast, ComputeUnits(call->device));
   const ReductionShape shape = {Locator(dims.kept), Locator(dims.reduced), outputs, count, plan, kept_is_fast};
@@ -98,8 +100,9 @@ int Reduce(tt_call* call, const R& reducer, const tt_tensor& in, uint32_t mask, 
     if (partial == nullptr) return code;
   }
   const unsigned threads = static_cast<unsigned>(plan.across * plan.along);
-  ReduceKernel<R><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(plan.splits)), threads,
-                    threads * sizeof(Acc), stream>>>(shape, reducer, static_cast<const typename R::In*>(in.data), partial);
+  ReduceKernel<R>
+      <<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(plan.splits)), threads, threads * sizeof(Acc),
+         stream>>>(shape, reducer, static_cast<const typename R::In*>(in.data), partial);
   int code = Launched(call);
   if (code != TT_OK || partial == nullptr) return code;
   FinishKernel<R><<<Blocks(outputs, kThreads / 32), kThreads, kThreads * sizeof(Acc), stream>>>(outputs, plan.splits,

@@ -43,8 +43,9 @@ int StartScatter(tt_call* call, const tt_tensor* source, Order* order) {
   for (int d = 0; d < rank; ++d) dims.Add(index.sizes[d], {index.strides[d], d == dim ? 0 : out.strides[d]});
   auto* places = static_cast<int64_t*>(Workspace(call, index.numel * 8, &code));
   if (places == nullptr) return code;
-  code = ForEach(call, index.numel, PlaceOf{Locators<2>(dims), IndexData(index), places, out.rank > 0 ? out.sizes[dim] : 1,
-                                            out.rank > 0 ? out.strides[dim] : 0, dim, StreamOf(call)->report});
+  code = ForEach(call, index.numel,
+                 PlaceOf{Locators<2>(dims), IndexData(index), places, out.rank > 0 ? out.sizes[dim] : 1,
+                         out.rank > 0 ? out.strides[dim] : 0, dim, StreamOf(call)->report});
   if (code != TT_OK) return code;
   return MakeOrder(call, places, index.numel, Extent(out.sizes, out.strides, out.rank), order);
 }
@@ -76,8 +77,9 @@ int Scatter(tt_call* call) {
   if (code != TT_OK || order.n == 0) return code;
   return DispatchSize(ElementSize(out.dtype), [&](auto tag) {
     using U = typename decltype(tag)::type;
-    return ForEach(call, order.n, ScatterAt<U>{order, SourceOver(index, source), static_cast<const U*>(source.data), U(0),
-                                               static_cast<U*>(out.data)});
+    return ForEach(call, order.n,
+                   ScatterAt<U>{order, SourceOver(index, source), static_cast<const U*>(source.data), U(0),
+                                static_cast<U*>(out.data)});
   });
 }
 
@@ -88,8 +90,9 @@ int ScatterNumber(tt_call* call) {
   if (code != TT_OK || order.n == 0) return code;
   return DispatchAll(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, order.n, ScatterAt<T>{order, Locator(index), nullptr, NumberAs<T>(call->attrs[1]),
-                                               static_cast<T*>(out.data)});
+    return ForEach(
+        call, order.n,
+        ScatterAt<T>{order, Locator(index), nullptr, NumberAs<T>(call->attrs[1]), static_cast<T*>(out.data)});
   });
 }
 
@@ -116,8 +119,9 @@ int ScatterAdd(tt_call* call) {
   if (code != TT_OK || order.n == 0) return code;
   return DispatchAll(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return ForEach(call, order.n, ScatterAddAt<T, T>{order, SourceOver(index, source), static_cast<const T*>(source.data),
-                                                     static_cast<T*>(out.data)});
+    return ForEach(call, order.n,
+                   ScatterAddAt<T, T>{order, SourceOver(index, source), static_cast<const T*>(source.data),
+                                      static_cast<T*>(out.data)});
   });
 }
 
@@ -186,8 +190,9 @@ int AsStridedBackwardOf(tt_call* call, int64_t extent, const Order& order, const
     code = ForEach(call, order.n, ScatterAddAt<T, A>{order, Locator(grad), static_cast<const T*>(grad.data), places});
   }
   if (code != TT_OK) return code;
-  return ForEach(call, out.numel, SpreadAt<T>{Locator(DimsWith(out.sizes, call->attrs[1].ints, out.rank)), places, owners,
-                                              static_cast<T*>(out.data)});
+  return ForEach(call, out.numel,
+                 SpreadAt<T>{Locator(DimsWith(out.sizes, call->attrs[1].ints, out.rank)), places, owners,
+                             static_cast<T*>(out.data)});
 }
 
 int AsStridedBackward(tt_call* call) {
@@ -206,8 +211,9 @@ int AsStridedBackward(tt_call* call) {
   if (grad.numel > 0) {
     auto* places = static_cast<int64_t*>(Workspace(call, grad.numel * 8, &code));
     if (places == nullptr) return code;
-    code = ForEach(call, grad.numel, ViewPlace{Locator(DimsWith(grad.sizes, attrs[4].ints, grad.rank)),
-                                               attrs[5].i - attrs[2].i, extent, places});
+    code = ForEach(
+        call, grad.numel,
+        ViewPlace{Locator(DimsWith(grad.sizes, attrs[4].ints, grad.rank)), attrs[5].i - attrs[2].i, extent, places});
     if (code == TT_OK) code = MakeOrder(call, places, grad.numel, extent, &order);
   }
   auto* owners = code == TT_OK ? static_cast<int*>(Workspace(call, extent * 4, &code)) : nullptr;

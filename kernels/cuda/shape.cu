@@ -18,7 +18,8 @@ int Join(tt_call* call, int joined, bool stacked) {
     // An empty vector may stand between tensors of any rank.
     if (in.numel == 0) continue;
     Dims<2> dims;
-    for (int d = 0; d < in.rank; ++d) dims.Add(in.sizes[d], {out.strides[stacked && d >= joined ? d + 1 : d], in.strides[d]});
+    for (int d = 0; d < in.rank; ++d)
+      dims.Add(in.sizes[d], {out.strides[stacked && d >= joined ? d + 1 : d], in.strides[d]});
     if (const int code = CopyStrided(call, size, to, in.data, dims); code != TT_OK) return code;
     to += out.strides[joined] * (stacked ? 1 : in.sizes[joined]) * size;
   }
@@ -68,9 +69,9 @@ int Triangle(tt_call* call) {
   for (int d = 0; d < out.rank; ++d) dims.Add(out.sizes[d], {out.strides[d], in.strides[d]});
   return DispatchSize(ElementSize(out.dtype), [&](auto tag) {
     using U = typename decltype(tag)::type;
-    return ForEach(call, out.numel, TriangleAt<U>{Locators<2>(dims), static_cast<const U*>(in.data),
-                                                  static_cast<U*>(out.data), out.sizes[out.rank - 2],
-                                                  out.sizes[out.rank - 1], call->attrs[0].i, kLower});
+    return ForEach(call, out.numel,
+                   TriangleAt<U>{Locators<2>(dims), static_cast<const U*>(in.data), static_cast<U*>(out.data),
+                                 out.sizes[out.rank - 2], out.sizes[out.rank - 1], call->attrs[0].i, kLower});
   });
 }
 
@@ -85,8 +86,8 @@ int SliceBackward(tt_call* call) {
   start = std::clamp<int64_t>(start < 0 ? start + length : start, 0, length);
   bool fits = grad.rank == out.rank && step > 0;
   for (int d = 0; fits && d < out.rank; ++d) {
-    fits = d != dim ? grad.sizes[d] == out.sizes[d]
-                    : start < length && grad.sizes[d] - 1 <= (length - 1 - start) / step;
+    fits =
+        d != dim ? grad.sizes[d] == out.sizes[d] : start < length && grad.sizes[d] - 1 <= (length - 1 - start) / step;
   }
   if (!fits) return Fail(call, TT_INVALID_ARGUMENT, "the gradient does not have the size of the slice");
   Dims<2> dims;

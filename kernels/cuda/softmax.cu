@@ -25,16 +25,24 @@ struct Axis {
 struct Alone {
   static constexpr int kBlock = 0;
   template <typename C>
-  __device__ static C Sum(C v, C*) { return v; }
+  __device__ static C Sum(C v, C*) {
+    return v;
+  }
   template <typename C>
-  __device__ static C Max(C v, C*, C) { return v; }
+  __device__ static C Max(C v, C*, C) {
+    return v;
+  }
 };
 struct Together {
   static constexpr int kBlock = 1;
   template <typename C>
-  __device__ static C Sum(C v, C* shared) { return BlockSum(v, shared); }
+  __device__ static C Sum(C v, C* shared) {
+    return BlockSum(v, shared);
+  }
   template <typename C>
-  __device__ static C Max(C v, C* shared, C least) { return BlockJoin(v, shared, least, Most<C>()); }
+  __device__ static C Max(C v, C* shared, C least) {
+    return BlockJoin(v, shared, least, Most<C>());
+  }
 };
 
 template <typename Team, typename T>
@@ -44,7 +52,8 @@ __global__ void SoftmaxLines(Axis a, const T* x, T* y, bool log, ComputeType<T> 
   const int64_t lines = a.outer * a.inner;
   const int64_t start = Team::kBlock ? threadIdx.x : 0, step = Team::kBlock ? blockDim.x : 1;
   const int64_t teams = Team::kBlock ? gridDim.x : int64_t{gridDim.x} * blockDim.x;
-  for (int64_t line = Team::kBlock ? blockIdx.x : int64_t{blockIdx.x} * blockDim.x + threadIdx.x; line < lines; line += teams) {
+  for (int64_t line = Team::kBlock ? blockIdx.x : int64_t{blockIdx.x} * blockDim.x + threadIdx.x; line < lines;
+       line += teams) {
     const int64_t base = a.Base(line);
     C most = least;
     for (int64_t i = start; i < a.n; i += step) most = Most<C>()(most, Widen(x[base + i * a.inner]));
@@ -67,7 +76,8 @@ __global__ void SoftmaxGradientLines(Axis a, const T* g, const T* y, T* dx, bool
   const int64_t lines = a.outer * a.inner;
   const int64_t start = Team::kBlock ? threadIdx.x : 0, step = Team::kBlock ? blockDim.x : 1;
   const int64_t teams = Team::kBlock ? gridDim.x : int64_t{gridDim.x} * blockDim.x;
-  for (int64_t line = Team::kBlock ? blockIdx.x : int64_t{blockIdx.x} * blockDim.x + threadIdx.x; line < lines; line += teams) {
+  for (int64_t line = Team::kBlock ? blockIdx.x : int64_t{blockIdx.x} * blockDim.x + threadIdx.x; line < lines;
+       line += teams) {
     const int64_t base = a.Base(line);
     C sum = 0;
     for (int64_t i = start; i < a.n; i += step) {
@@ -122,7 +132,8 @@ int Softmax(tt_call* call) {
 template <bool kLog>
 int SoftmaxBackward(tt_call* call) {
   const tt_tensor &grad = call->inputs[0], &result = call->inputs[1];
-  if (!SameSizes(grad, result)) return Fail(call, TT_INVALID_ARGUMENT, "softmax backward: the sizes do not belong together");
+  if (!SameSizes(grad, result))
+    return Fail(call, TT_INVALID_ARGUMENT, "softmax backward: the sizes do not belong together");
   if (result.rank > 0 && (call->attrs[0].i < -result.rank || call->attrs[0].i >= result.rank)) {
     return Fail(call, TT_OUT_OF_RANGE, "softmax backward: dimension out of range");
   }
@@ -196,7 +207,7 @@ __global__ void NllSum(Losses<T> losses, int64_t rows, int reduction, T* out, T*
   if (threadIdx.x != 0) return;
   // No row at all gives NaN, as in PyTorch.
   if (reduction != kNone) out[0] = Narrow<T>(reduction == kMean ? sum / weights : sum);
-  *total = Narrow<T>(weights);
+  *total = Narrow<T>(reduction == kNone ? 0.0 : weights);
 }
 
 int NllLoss(tt_call* call) {
@@ -207,10 +218,15 @@ int NllLoss(tt_call* call) {
   if (code != TT_OK) return code;
   return DispatchFloating(call, input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Losses<T> losses = {static_cast<const T*>(input.data), input.strides[0], input.strides[1], input.sizes[1],
-                              call->attrs[0].i, static_cast<const int64_t*>(t),
+    const Losses<T> losses = {static_cast<const T*>(input.data),
+                              input.strides[0],
+                              input.strides[1],
+                              input.sizes[1],
+                              call->attrs[0].i,
+                              static_cast<const int64_t*>(t),
                               weight.dtype != 0 ? static_cast<const T*>(weight.data) : nullptr,
-                              weight.dtype != 0 ? weight.strides[0] : 0, StreamOf(call)->report};
+                              weight.dtype != 0 ? weight.strides[0] : 0,
+                              StreamOf(call)->report};
     NllSum<T><<<1, RowThreads(rows), 0, StreamOf(call)->stream>>>(losses, rows, ReductionOf(call->attrs[1]),
                                                                   static_cast<T*>(call->outputs[0].data),
                                                                   static_cast<T*>(call->outputs[1].data));
@@ -218,43 +234,71 @@ int NllLoss(tt_call* call) {
   });
 }
 
+// The weights of all rows; the total that the forward pass gave is rounded to T.
+template <typename T>
+__global__ void NllTotal(Losses<T> losses, int64_t rows, double* total) {
+  __shared__ double shared[33];
+  double weights = 0;
+  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
+    int64_t t;
+    weights += static_cast<double>(losses.Weight(i, &t));
+  }
+  weights = BlockSum(weights, shared);
+  if (threadIdx.x == 0) *total = weights;
+}
+
 template <typename T>
 struct NllGradientAt {
   Losses<T> losses;
-  const T *grad, *total;
-  int reduction;
+  const T* grad;
+  const double* total;  // NULL: one
+  bool each;
   T* dx;
   __device__ void operator()(int64_t i) const {
     using C = ComputeType<T>;
     int64_t t;
     const C w = losses.Weight(i, &t);
     if (t == losses.ignore) return;
-    C v = -Widen(grad[reduction == kNone ? i : 0]) * w;
-    if (reduction == kMean) v /= Widen(*total);
-    dx[i * losses.classes + t] = static_cast<T>(v);
+    C share = Widen(grad[each ? i : 0]);
+    if (total != nullptr) share /= static_cast<C>(*total);
+    dx[i * losses.classes + t] = static_cast<T>(-w * share);
   }
 };
 
 int NllLossBackward(tt_call* call) {
-  const tt_tensor &grad = call->inputs[0], &target = call->inputs[1], &weight = call->inputs[2], &total = call->inputs[3];
+  const tt_tensor &grad = call->inputs[0], &target = call->inputs[1], &weight = call->inputs[2];
   const tt_tensor& out = call->outputs[0];
   const Reduction reduction = ReductionOf(call->attrs[2]);
-  if (out.rank != 2 || target.numel != out.sizes[0] || target.dtype != TT_INT64 || total.numel != 1 ||
-      total.dtype != grad.dtype || grad.numel != (reduction == kNone ? out.sizes[0] : 1) ||
-      (weight.dtype != 0 && (weight.dtype != grad.dtype || weight.rank != 1 || weight.numel != out.sizes[1]))) {
-    return Fail(call, TT_INVALID_ARGUMENT, "nll_loss backward: the sizes do not belong together");
+  const bool each = reduction == kNone;
+  if (out.rank != 2 || target.numel != out.sizes[0] || target.dtype != TT_INT64 || grad.dtype != out.dtype ||
+      grad.numel != (each ? out.sizes[0] : 1) ||
+      (weight.dtype != 0 && (weight.dtype != out.dtype || weight.rank != 1 || weight.numel != out.sizes[1]))) {
+    return Fail(call, TT_INVALID_ARGUMENT, "nll_loss backward: sizes or dtypes do not fit");
   }
   int code = ZeroFill(call, out.data, out.numel * ElementSize(out.dtype));
   const void* t = code == TT_OK ? Dense(call, target, &code) : nullptr;
   const void* g = code == TT_OK ? Dense(call, grad, &code) : nullptr;
+  double* total = nullptr;
+  if (code == TT_OK && reduction == kMean) total = static_cast<double*>(Workspace(call, sizeof(double), &code));
   if (code != TT_OK) return code;
   return DispatchFloating(call, grad.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Losses<T> losses = {nullptr, 0, 0, out.sizes[1], call->attrs[1].i, static_cast<const int64_t*>(t),
+    const int64_t rows = out.sizes[0];
+    const Losses<T> losses = {nullptr,
+                              0,
+                              0,
+                              out.sizes[1],
+                              call->attrs[1].i,
+                              static_cast<const int64_t*>(t),
                               weight.dtype != 0 ? static_cast<const T*>(weight.data) : nullptr,
-                              weight.dtype != 0 ? weight.strides[0] : 0, StreamOf(call)->report};
-    return ForEach(call, out.sizes[0], NllGradientAt<T>{losses, static_cast<const T*>(g), static_cast<const T*>(total.data),
-                                                        reduction, static_cast<T*>(out.data)});
+                              weight.dtype != 0 ? weight.strides[0] : 0,
+                              StreamOf(call)->report};
+    if (total != nullptr) {
+      NllTotal<T><<<1, RowThreads(rows), 0, StreamOf(call)->stream>>>(losses, rows, total);
+      if (code = Launched(call); code != TT_OK) return code;
+    }
+    return ForEach(call, rows,
+                   NllGradientAt<T>{losses, static_cast<const T*>(g), total, each, static_cast<T*>(out.data)});
   });
 }
 

@@ -1,4 +1,7 @@
 // Unary rows that take integers too, and the tests for NaN and infinity.
+#include <algorithm>
+#include <limits>
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/functors.h"
 
@@ -35,24 +38,25 @@ int Test(tt_call* call) {
                      [&](auto tag) { return Unary<bool, typename decltype(tag)::type>(call, F()); });
 }
 
-template <typename C>
-struct ClampTo {
-  C low, high;
-  bool has_low, has_high;
-  __device__ C operator()(C x) const {
-    if (has_low && x < low) x = low;
-    if (has_high && x > high) x = high;
-    return x;
-  }
-};
-
 int Clamp(tt_call* call) {
   const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    return Unary<T, T>(call, ClampTo<C>{low.kind != 0 ? NumberAs<C>(low) : C(0), high.kind != 0 ? NumberAs<C>(high) : C(0),
-                                        low.kind != 0, high.kind != 0});
+    using Limits = std::numeric_limits<C>;
+    f::Clamp<C> clamp;
+    if constexpr (std::is_floating_point_v<C>) {
+      clamp.low = low.kind != 0 ? static_cast<C>(low.f) : -Limits::infinity();
+      clamp.high = high.kind != 0 ? static_cast<C>(high.f) : Limits::infinity();
+    } else {
+      // A limit beyond the dtype's range limits as the end of the range does.
+      const auto within = [](int64_t v) {
+        return static_cast<C>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
+      };
+      clamp.low = low.kind != 0 ? within(WholeOf(low)) : Limits::min();
+      clamp.high = high.kind != 0 ? within(WholeOf(high)) : Limits::max();
+    }
+    return Unary<T, T>(call, clamp);
   });
 }
 

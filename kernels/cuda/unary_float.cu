@@ -15,34 +15,6 @@ int FloatUnary(tt_call* call) {
   });
 }
 
-struct GeluErf {
-  template <typename C>
-  __device__ C operator()(C x) const {
-    return x * C(0.5) * (C(1) + std::erf(x * C(0.70710678118654752)));
-  }
-};
-struct GeluTanh {
-  template <typename C>
-  __device__ C operator()(C x) const {
-    return C(0.5) * x * (C(1) + std::tanh(C(0.79788456080286536) * (x + C(0.044715) * x * x * x)));
-  }
-};
-struct LeakyReluOf {
-  double slope;
-  template <typename C>
-  __device__ C operator()(C x) const {
-    return x > C(0) ? x : x * static_cast<C>(slope);
-  }
-};
-struct SoftplusOf {
-  double beta, threshold;
-  template <typename C>
-  __device__ C operator()(C x) const {
-    const C b = static_cast<C>(beta);
-    return x * b > static_cast<C>(threshold) ? x : std::log1p(std::exp(x * b)) / b;
-  }
-};
-
 template <typename F>
 int With(tt_call* call, const F& fn) {
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
@@ -50,9 +22,9 @@ int With(tt_call* call, const F& fn) {
     return Unary<T, T>(call, fn);
   });
 }
-int Gelu(tt_call* call) { return call->attrs[0].text[0] == 't' ? With(call, GeluTanh()) : With(call, GeluErf()); }
-int LeakyRelu(tt_call* call) { return With(call, LeakyReluOf{call->attrs[0].f}); }
-int Softplus(tt_call* call) { return With(call, SoftplusOf{call->attrs[0].f, call->attrs[1].f}); }
+int Gelu(tt_call* call) { return call->attrs[0].text[0] == 't' ? With(call, f::GeluTanh()) : With(call, f::GeluErf()); }
+int LeakyRelu(tt_call* call) { return With(call, f::LeakyRelu{call->attrs[0].f}); }
+int Softplus(tt_call* call) { return With(call, f::Softplus{call->attrs[0].f, call->attrs[1].f}); }
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,7 @@ enum class Sizes { kAsWritten, kLarge, kEmpty };
 struct Variation {
   Layout layout = Layout::kDense;
   Sizes sizes = Sizes::kAsWritten;
-  bool special = false;   // infinities, NaN, the ends of integers
+  bool special = false;  // infinities, NaN, the ends of integers
   bool in_place = false;
 };
 std::string Describe(const Variation& v);
@@ -45,11 +44,13 @@ class Case {
   HostTensor* Dense(const TensorMeta& meta);
   HostTensor* Converted(const HostTensor& t, DType dtype);
   bool Infer();
+  uint32_t Random();
 
   const OpSchema* schema_;
   DType dtype_, key_ = DType::kNone;
   Variation variation_;
-  std::mt19937 random_;
+  uint64_t random_ = 0;
+  int64_t elements_ = 0;  // of all tensors so far
   std::vector<std::unique_ptr<HostTensor>> tensors_;
   std::vector<std::vector<char>> original_;
   // By input slot (lists expanded later) and by attribute slot.

@@ -17,19 +17,39 @@ namespace {
 
 // Rows without samples of their own in the table, in the same words. A: float32, or float64 with float64.
 const std::multimap<std::string, const char*> kMoreSamples = {
-    {"rand", "5, 7"}, {"randn", "[3, 100]"}, {"randint", "-3, 12, [4, 5]"}, {"randint", "0, 1, [0]"}, {"randperm", "57"},
-    {"randperm", "0"}, {"uniform_", "T[3,5], -1, 2"}, {"normal_", "T[3,5], 1, 0.5"}, {"bernoulli", "T01[7,9]"},
-    {"_contiguous", "T[3,4]"}, {"_to_copy", "T[3,5], float32"}, {"_to_copy", "T[3,5], float64"},
-    {"_to_copy", "T[3,5], i8"}, {"_to_copy", "T[3,5], i16"}, {"_to_copy", "T[3,5], i32"}, {"_to_copy", "T[3,5], i64"},
-    {"_to_copy", "T[3,5], u8"}, {"_to_copy", "T[3,5], b"}, {"_to_copy", "T[3,5], f16"}, {"_to_copy", "T[3,5], bf16"},
-    {"_nonzero", "b[4]=1, 4"}, {"_embedding_backward", "T[3,4,2], i64[3,4]<5, 5, None"},
-    {"_embedding_backward", "T[6,2], i64[6]<3, 5, 1"}, {"_embedding_backward", "T[6,2], i32[6]<3, 5, -1"},
-    {"_one_hot", "i64[3,4]<5, 6"}, {"_conv2d_input_backward", "T[2,4,5,6], T[4,3,3,3], [2,3,5,6], 1, 1, 1, 1"},
+    {"rand", "5, 7"},
+    {"randn", "[3, 100]"},
+    {"randint", "-3, 12, [4, 5]"},
+    {"randint", "0, 1, [0]"},
+    {"randperm", "57"},
+    {"randperm", "0"},
+    {"uniform_", "T[3,5], -1, 2"},
+    {"normal_", "T[3,5], 1, 0.5"},
+    {"bernoulli", "T01[7,9]"},
+    {"_contiguous", "T[3,4]"},
+    {"_to_copy", "T[3,5], float32"},
+    {"_to_copy", "T[3,5], float64"},
+    {"_to_copy", "T[3,5], i8"},
+    {"_to_copy", "T[3,5], i16"},
+    {"_to_copy", "T[3,5], i32"},
+    {"_to_copy", "T[3,5], i64"},
+    {"_to_copy", "T[3,5], u8"},
+    {"_to_copy", "T[3,5], b"},
+    {"_to_copy", "T[3,5], f16"},
+    {"_to_copy", "T[3,5], bf16"},
+    {"_nonzero", "b[4]=1, 4"},
+    {"_embedding_backward", "T[3,4,2], i64[3,4]<5, 5, None"},
+    {"_embedding_backward", "T[6,2], i64[6]<3, 5, 1"},
+    {"_embedding_backward", "T[6,2], i32[6]<3, 5, -1"},
+    {"_one_hot", "i64[3,4]<5, 6"},
+    {"_conv2d_input_backward", "T[2,4,5,6], T[4,3,3,3], [2,3,5,6], 1, 1, 1, 1"},
     {"_conv2d_input_backward", "T[2,6,4,3], T[6,2,3,2], [2,4,7,7], 2, [1,0], 1, 2"},
     {"_conv2d_weight_backward", "T[2,4,5,6], T[2,3,5,6], [4,3,3,3], 1, 1, 1, 1"},
     {"_conv2d_weight_backward", "T[2,6,4,3], T[2,4,7,7], [6,2,3,2], 2, [1,0], 1, 2"},
-    {"_max_pool2d", "T[2,3,6,6], 2, None, 0, 1, False"}, {"_max_pool2d", "T[2,3,7,7], 3, 2, 1, 1, True"},
-    {"_max_pool2d", "T[3,9,8], [2,3], 1, [1,0], 2, False"}, {"_max_pool2d_backward", "T[2,3,3,3], i64[2,3,3,3]<36, [2,3,6,6]"},
+    {"_max_pool2d", "T[2,3,6,6], 2, None, 0, 1, False"},
+    {"_max_pool2d", "T[2,3,7,7], 3, 2, 1, 1, True"},
+    {"_max_pool2d", "T[3,9,8], [2,3], 1, [1,0], 2, False"},
+    {"_max_pool2d_backward", "T[2,3,3,3], i64[2,3,3,3]<36, [2,3,6,6]"},
     {"_avg_pool2d_backward", "T[2,3,3,3], [2,3,6,6], 2, None, 0, False, True, None"},
     {"_avg_pool2d_backward", "T[2,3,4,4], [2,3,7,7], 3, 2, 1, True, False, None"},
     {"_avg_pool2d_backward", "T[2,4,4], [2,7,7], 3, 2, 1, False, True, 5"},
@@ -39,47 +59,101 @@ const std::multimap<std::string, const char*> kMoreSamples = {
     {"_batch_norm", "T[4,3], A[3], A+[3], A[3], A[3], False, 0.1, 1e-5"},
     {"_batch_norm_backward", "T[4,3,2,2], T[4,3,2,2], T[3], A[3], A+[3], True, 1e-5"},
     {"_batch_norm_backward", "T[4,3], T[4,3], None, A[3], A+[3], False, 1e-5"},
-    {"_layer_norm", "T[2,3,4], [4], T[4], T[4], 1e-5"}, {"_layer_norm", "T[2,3,4], [3,4], None, None, 1e-5"},
+    {"_layer_norm", "T[2,3,4], [4], T[4], T[4], 1e-5"},
+    {"_layer_norm", "T[2,3,4], [3,4], None, None, 1e-5"},
     {"_layer_norm_backward", "T[2,3,4], T[2,3,4], [4], T[4], A[2,3,1], A+[2,3,1], 1e-5"},
     {"_layer_norm_backward", "T[2,3,4], T[2,3,4], [3,4], None, A[2,1,1], A+[2,1,1], 1e-5"},
-    {"_dropout", "T[5,8], 0.3"}, {"_dropout", "T[5,8], 1.0"}, {"_softmax", "T[2,5], 1"}, {"_softmax", "T[2,5,4], 1"}, {"_softmax", "T[], 0"},
-    {"_log_softmax", "T[2,5], -1"}, {"_log_softmax", "T[2,5,4], 0"}, {"_softmax_backward", "T[2,5], T01[2,5], 1"},
-    {"_softmax_backward", "T[2,5,4], T01[2,5,4], 1"}, {"_log_softmax_backward", "T[2,5,4], T1[2,5,4], 0"},
-    {"_nll_loss", "T[4,3], i64[4]<3, None, -100, 'mean'"}, {"_nll_loss", "T[4,3], i64[4]<3, T+[3], 1, 'sum'"},
+    {"_dropout", "T[5,8], 0.3"},
+    {"_dropout", "T[5,8], 1.0"},
+    {"_softmax", "T[2,5], 1"},
+    {"_softmax", "T[2,5,4], 1"},
+    {"_softmax", "T[], 0"},
+    {"_log_softmax", "T[2,5], -1"},
+    {"_log_softmax", "T[2,5,4], 0"},
+    {"_softmax_backward", "T[2,5], T01[2,5], 1"},
+    {"_softmax_backward", "T[2,5,4], T01[2,5,4], 1"},
+    {"_log_softmax_backward", "T[2,5,4], T1[2,5,4], 0"},
+    {"_nll_loss", "T[4,3], i64[4]<3, None, -100, 'mean'"},
+    {"_nll_loss", "T[4,3], i64[4]<3, T+[3], 1, 'sum'"},
     {"_nll_loss", "T[4,3], i64[4]<3, T+[3], 1, 'none'"},
     {"_nll_loss_backward", "T[], [4,3], i64[4]<3, None, -100, 'mean', T+[]"},
     {"_nll_loss_backward", "T[4], [4,3], i64[4]<3, T+[3], 1, 'none', T+[]"},
     {"_sgd_step_", "[T[3,4], T[5], T[3,4], T[5]], 2, 0.1, 0.0, 0.0, 0.01, False, False, False"},
     {"_sgd_step_", "[T[3,4], T[5], T[3,4], T[5], T[3,4], T[5]], 3, 0.1, 0.9, 0.1, 0.0, True, True, False"},
     {"_sgd_step_", "[T[3,4], T[3,4], T[3,4]], 3, 0.1, 0.9, 0.0, 0.0, False, False, True"},
-    {"_adam_step_", "[T[3,4], T[5], T[3,4], T[5], T[3,4], T[5], T+[3,4], T+[5]], 4, 0.01, 0.9, 0.999, 1e-8, 0.1, False, False, False, 3"},
+    {"_adam_step_",
+     "[T[3,4], T[5], T[3,4], T[5], T[3,4], T[5], T+[3,4], T+[5]], 4, 0.01, 0.9, 0.999, 1e-8, 0.1, False, False, False, "
+     "3"},
     {"_adam_step_", "[T[3,4], T[3,4], T[3,4], T+[3,4], T+[3,4]], 5, 0.01, 0.9, 0.999, 1e-8, 0.1, True, True, True, 1"},
-    {"_trunc_divide", "T[2,3], T+[3]"}, {"_clamp_backward", "T[2,3], T[2,3], -1, 1"}, {"_clamp_backward", "T[2,3], T[2,3], None, 0.5"},
-    {"_relu_backward", "T[2,3], T[2,3]"}, {"_tanh_backward", "T[2,3], T1[2,3]"}, {"_sigmoid_backward", "T[2,3], T01[2,3]"},
-    {"_silu_backward", "T[2,3], T[2,3]"}, {"_gelu_backward", "T[2,3], T[2,3], 'none'"}, {"_gelu_backward", "T[2,3], T[2,3], 'tanh'"},
-    {"_leaky_relu_backward", "T[2,3], T[2,3], 0.2"}, {"_softplus_backward", "T[2,3], T[2,3], 2, 1"},
-    {"_prod", "T1[2,3], None, False"}, {"_prod", "T+[2,3,4], [0,2], True"}, {"_var", "T[3,4], None, 1, False"}, {"_var", "T[3,4,2], [1], 0, True"},
-    {"_norm", "T[3,4], 2, None, False"}, {"_norm", "T[3,4], 1, [0], True"}, {"_norm", "T[3,4], 0, [1], False"}, {"_norm", "T[3,4], inf, None, False"},
-    {"_norm", "T[3,4], -inf, [1], False"}, {"_norm", "T[3,4], 3, [0, 1], False"}, {"_slice_backward", "T[2,3], [5,3], 0, 1, 4, 2"},
-    {"_slice_backward", "T[5,2], [5,3], 1, -2, None, 1"}, {"_as_strided_backward", "T[2,3], [3,4], [4,1], 0, [2,3], [4,1], 1"},
+    {"_trunc_divide", "T[2,3], T+[3]"},
+    {"_clamp_backward", "T[2,3], T[2,3], -1, 1"},
+    {"_clamp_backward", "T[2,3], T[2,3], None, 0.5"},
+    {"_relu_backward", "T[2,3], T[2,3]"},
+    {"_tanh_backward", "T[2,3], T1[2,3]"},
+    {"_sigmoid_backward", "T[2,3], T01[2,3]"},
+    {"_silu_backward", "T[2,3], T[2,3]"},
+    {"_gelu_backward", "T[2,3], T[2,3], 'none'"},
+    {"_gelu_backward", "T[2,3], T[2,3], 'tanh'"},
+    {"_leaky_relu_backward", "T[2,3], T[2,3], 0.2"},
+    {"_softplus_backward", "T[2,3], T[2,3], 2, 1"},
+    {"_prod", "T1[2,3], None, False"},
+    {"_prod", "T+[2,3,4], [0,2], True"},
+    {"_var", "T[3,4], None, 1, False"},
+    {"_var", "T[3,4,2], [1], 0, True"},
+    {"_norm", "T[3,4], 2, None, False"},
+    {"_norm", "T[3,4], 1, [0], True"},
+    {"_norm", "T[3,4], 0, [1], False"},
+    {"_norm", "T[3,4], inf, None, False"},
+    {"_norm", "T[3,4], -inf, [1], False"},
+    {"_norm", "T[3,4], 3, [0, 1], False"},
+    {"_slice_backward", "T[2,3], [5,3], 0, 1, 4, 2"},
+    {"_slice_backward", "T[5,2], [5,3], 1, -2, None, 1"},
+    {"_as_strided_backward", "T[2,3], [3,4], [4,1], 0, [2,3], [4,1], 1"},
     {"_as_strided_backward", "T[4,3], [6], [1], 0, [4,3], [1,1], 0"},
     // wrong index values, and division by zero: the same error from both, and nothing else breaks
-    {"gather", "T[3,4], 1, i64[3,2]=4"}, {"gather", "T[3,4], 1, i64[3,2]=-1"}, {"index_select", "T[3,4], 0, i64[5]=3"}, {"index", "T[3,4], [i64[2]=3]"},
-    {"index", "T[3,4], [i64[2]=-3]"}, {"index_put", "T[3,4], [i64[2]=-4], T[2,4], False"}, {"embedding", "T[5,3], i64[4]=-1"}, {"scatter", "T[3,4], 0, i64[1,4]=3, T[1,4]"},
-    {"scatter_add", "T[3,4], 0, i64[2,4]=99, T[2,4]"}, {"index_add", "T[3,4], 0, i64[5]=-1, T[5,4]"},
-    {"_nll_loss", "T[4,3], i64[4]=3, None, -100, 'mean'"}, {"floor_divide", "T[2,3], T[3]"}, {"remainder", "T[2,3], 0"},
+    {"gather", "T[3,4], 1, i64[3,2]=4"},
+    {"gather", "T[3,4], 1, i64[3,2]=-1"},
+    {"index_select", "T[3,4], 0, i64[5]=3"},
+    {"index", "T[3,4], [i64[2]=3]"},
+    {"index", "T[3,4], [i64[2]=-3]"},
+    {"index_put", "T[3,4], [i64[2]=-4], T[2,4], False"},
+    {"embedding", "T[5,3], i64[4]=-1"},
+    {"scatter", "T[3,4], 0, i64[1,4]=3, T[1,4]"},
+    {"scatter_add", "T[3,4], 0, i64[2,4]=99, T[2,4]"},
+    {"index_add", "T[3,4], 0, i64[5]=-1, T[5,4]"},
+    {"_nll_loss", "T[4,3], i64[4]=3, None, -100, 'mean'"},
+    {"floor_divide", "T[2,3], T[3]"},
+    {"remainder", "T[2,3], 0"},
     {"_max_pool2d_backward", "T[2,3,3,3], i64[2,3,3,3]=36, [2,3,6,6]"},
     // duplicates in a fixed order
-    {"index_put", "T[3,4], [i64[9]<3], T[9,4], False"}, {"index_put", "T[3,4,2], [i64[7]<3, None, i64[7]<2], T[7,4], True"},
-    {"scatter", "T[3,4], 0, i64[3,4]<2, T[3,4]"}, {"scatter_add", "T[3,4], 1, i32[3,4]<2, T[3,4]"}, {"index_add", "T[3,4], 1, i32[7]<4, T[3,7]"},
+    {"index_put", "T[3,4], [i64[9]<3], T[9,4], False"},
+    {"index_put", "T[3,4,2], [i64[7]<3, None, i64[7]<2], T[7,4], True"},
+    {"scatter", "T[3,4], 0, i64[3,4]<2, T[3,4]"},
+    {"scatter_add", "T[3,4], 1, i32[3,4]<2, T[3,4]"},
+    {"index_add", "T[3,4], 1, i32[7]<4, T[3,7]"},
     // sizes that make a backend take its other paths
-    {"mm", "T[33,65], T[65,17]"}, {"mm", "T[1,64], T[64,1]"}, {"bmm", "T[3,17,33], T[3,33,9]"}, {"addmm", "T[1,5], T[7,3], T[3,5], beta=0"},
-    {"sum", "T[1000,300], 0"}, {"sum", "T[300,1000], 1"}, {"sum", "T[400,700]"}, {"mean", "T[7,33,129], [0, 2]"},
-    {"max.dim", "T[100,257], 0"}, {"argmax", "T[100,257]"}, {"amax", "T[5,3000], 1"}, {"_var", "T[300,400], None, 1, False"},
-    {"_softmax", "T[3,5000], 1"}, {"_softmax", "T[2,700,33], 1"}, {"_layer_norm", "T[37,1030], [1030], T[1030], T[1030], 1e-5"},
+    {"mm", "T[33,65], T[65,17]"},
+    {"mm", "T[1,64], T[64,1]"},
+    {"bmm", "T[3,17,33], T[3,33,9]"},
+    {"addmm", "T[1,5], T[7,3], T[3,5], beta=0"},
+    {"sum", "T[1000,300], 0"},
+    {"sum", "T[300,1000], 1"},
+    {"sum", "T[400,700]"},
+    {"mean", "T[7,33,129], [0, 2]"},
+    {"max.dim", "T[100,257], 0"},
+    {"argmax", "T[100,257]"},
+    {"amax", "T[5,3000], 1"},
+    {"_var", "T[300,400], None, 1, False"},
+    {"_softmax", "T[3,5000], 1"},
+    {"_softmax", "T[2,700,33], 1"},
+    {"_layer_norm", "T[37,1030], [1030], T[1030], T[1030], 1e-5"},
     {"_layer_norm_backward", "T[37,1030], T[37,1030], [1030], T[1030], A1[37,1], A+[37,1], 1e-5"},
-    {"_batch_norm", "T[8,5,33,17], A[5], A+[5], T[5], T[5], True, 0.1, 1e-5"}, {"conv2d", "T[2,16,17,19], T[32,16,3,3], T[32], 2, 1"},
-    {"add", "T[4099], T[4099]"}, {"add", "T[3,1,5], T[1,4,1]"}, {"mul", "T[2,1,3,1,4], T[1,5,1,2,1]"}, {"_contiguous", "T[67,130]"},
+    {"_batch_norm", "T[8,5,33,17], A[5], A+[5], T[5], T[5], True, 0.1, 1e-5"},
+    {"conv2d", "T[2,16,17,19], T[32,16,3,3], T[32], 2, 1"},
+    {"add", "T[4099], T[4099]"},
+    {"add", "T[3,1,5], T[1,4,1]"},
+    {"mul", "T[2,1,3,1,4], T[1,5,1,2,1]"},
+    {"_contiguous", "T[67,130]"},
 };
 
 struct Tolerance {
@@ -88,7 +162,7 @@ struct Tolerance {
 Tolerance ToleranceOf(DType t, bool elementwise) {
   switch (t) {
     case DType::kFloat64: return elementwise ? Tolerance{1e-12, 1e-13} : Tolerance{1e-9, 1e-10};
-    case DType::kFloat32: return elementwise ? Tolerance{2e-6, 1e-7} : Tolerance{2e-5, 1e-5};
+    case DType::kFloat32: return elementwise ? Tolerance{4e-6, 5e-7} : Tolerance{2e-5, 1e-5};
     case DType::kFloat16: return {4e-3, 1e-3};
     case DType::kBFloat16: return {3e-2, 8e-3};
     default: return {0, 0};
@@ -112,7 +186,8 @@ std::string Compare(const HostTensor& got, const HostTensor& wanted, bool elemen
   scale = finite > 0 && !elementwise ? scale / static_cast<double>(finite) : 0;
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    const bool same = a[i] == b[i] || std::fabs(a[i] - b[i]) <= t.absolute + t.relative * std::max(std::fabs(b[i]), scale);
+    const bool same =
+        a[i] == b[i] || std::fabs(a[i] - b[i]) <= t.absolute + t.relative * std::max(std::fabs(b[i]), scale);
     if (same) continue;
     char text[160];
     std::snprintf(text, sizeof(text), "element %zu of %zu is %.9g, the CPU's is %.9g", i, a.size(), a[i], b[i]);
@@ -172,8 +247,8 @@ class Suite {
       std::printf("FAILED %s: no call was made\n", k.c_str());
       ++failures_;
     }
-    std::printf("%s against cpu: %zu kernels, %lld calls, %lld failures, %lld calls that both refuse\n", other_->api().name,
-                kernels_.size(), calls_, failures_, refused_);
+    std::printf("%s against cpu: %zu kernels, %lld calls, %lld failures, %lld calls that both refuse\n",
+                other_->api().name, kernels_.size(), calls_, failures_, refused_);
     if (!missing_.empty()) {
       std::printf("kernels of the table that %s lacks:", other_->api().name);
       for (const std::string& k : missing_) std::printf(" %s", k.c_str());
@@ -204,7 +279,8 @@ class Suite {
       }
     }
     counts_[s.kernel] += calls_ - before;
-    if (verbose_) std::printf("%-34s %6lld calls %s\n", s.name, calls_ - before, failures_ == failed_before ? "ok" : "FAILED");
+    if (verbose_)
+      std::printf("%-34s %6lld calls %s\n", s.name, calls_ - before, failures_ == failed_before ? "ok" : "FAILED");
   }
 
   void RunOne(const OpSchema& s, const tt_kernel& here, const tt_kernel& there, const std::string& sample,
@@ -224,8 +300,9 @@ class Suite {
     c->Reset();
     const Outcome got = other_->Run(there, &c->call());
     if (wanted.code != got.code) {
-      Failed(s, sample, dtype, Describe(v), "status " + std::to_string(got.code) + " (" + got.error + "), the CPU's is " +
-                                                std::to_string(wanted.code) + " (" + wanted.error + ")");
+      Failed(s, sample, dtype, Describe(v),
+             "status " + std::to_string(got.code) + " (" + got.error + "), the CPU's is " +
+                 std::to_string(wanted.code) + " (" + wanted.error + ")");
       return;
     }
     if (wanted.code != TT_OK) {
@@ -240,9 +317,11 @@ class Suite {
     }
   }
 
-  void Failed(const OpSchema& s, const std::string& sample, DType dtype, const std::string& variation, const std::string& why) {
+  void Failed(const OpSchema& s, const std::string& sample, DType dtype, const std::string& variation,
+              const std::string& why) {
     if (++failures_ <= 100) {
-      std::printf("FAILED %s(%s) dtype %d %s: %s\n", s.name, sample.c_str(), static_cast<int>(dtype), variation.c_str(), why.c_str());
+      std::printf("FAILED %s(%s) dtype %d %s: %s\n", s.name, sample.c_str(), static_cast<int>(dtype), variation.c_str(),
+                  why.c_str());
     }
   }
 

@@ -79,7 +79,8 @@ std::vector<double> Elements(const HostTensor& t) {
 
 Runner* Runner::Open(const tt_backend* api) {
   if (api->device_count == 0) {
-    std::fprintf(stderr, "%s: no device: %s\n", api->name, api->no_device_reason != nullptr ? api->no_device_reason : "");
+    std::fprintf(stderr, "%s: no device: %s\n", api->name,
+                 api->no_device_reason != nullptr ? api->no_device_reason : "");
     return nullptr;
   }
   auto* runner = new Runner(api);

@@ -71,7 +71,7 @@ class Parser {
     TensorSpec& t = out->tensor;
     t.type = word;
     t.range = plus ? TensorSpec::kPositive : TensorSpec::kAny;
-    if (word == "T1") t.type = "T", t.range = TensorSpec::kWithinOne;
+    if (word == "T1" || word == "A1") t.type = word.substr(0, 1), t.range = TensorSpec::kWithinOne;
     if (word == "T01") t.type = "T", t.range = TensorSpec::kWithinUnit;
     ++at_;  // [
     Space();

@@ -1,7 +1,8 @@
 // The `sample` strings of op rows, "T[2,3], T+[3], alpha=2", as a list of arguments.
 //
-// T, T+, T1, T01: a tensor of the dtype under test, any / positive / within (-1, 1) / within (0, 1); b, f32, i64, ...: of
-// that dtype; i64[4]<3: indices below 3; i64[4]=9: all 9; .t(): transposed.
+// T, T+, T1, T01: a tensor of the dtype under test, any / positive / within (-1, 1) / in (0, 1); b, f32, i64, ...: of
+// that dtype; A, A1: of the dtype that sums of the one under test have; i64[4]<3: indices below 3; i64[4]=9: all 9;
+// .t(): transposed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace telensor::conformance {
 
 struct TensorSpec {
-  std::string type;   // "T", "b", "i64", ...
+  std::string type;  // "T", "b", "i64", ...
   enum Range { kAny, kPositive, kWithinOne, kWithinUnit, kBelow, kEqual } range = kAny;
   int64_t limit = 0;  // of kBelow and kEqual
   std::vector<int64_t> sizes;

@@ -98,10 +98,11 @@ class Timing {
     call.num_attrs = 1;
     const double seconds = Seconds(*kernel, &call, n > 100000 ? 0.1 : 0.05);
     if (n > 100000) {
-      std::printf("%-8s dtype %2d  %10lld elements  %8.1f us  %8.1f GB/s\n", op, dtype, static_cast<long long>(n), seconds * 1e6,
-                  static_cast<double>((inputs + 1) * n * size) / seconds * 1e-9);
+      std::printf("%-8s dtype %2d  %10lld elements  %8.1f us  %8.1f GB/s\n", op, dtype, static_cast<long long>(n),
+                  seconds * 1e6, static_cast<double>((inputs + 1) * n * size) / seconds * 1e-9);
     } else {
-      std::printf("%-8s dtype %2d  %10lld elements  %8.2f us a call\n", op, dtype, static_cast<long long>(n), seconds * 1e6);
+      std::printf("%-8s dtype %2d  %10lld elements  %8.2f us a call\n", op, dtype, static_cast<long long>(n),
+                  seconds * 1e6);
     }
     runner_->Free();
   }
@@ -128,9 +129,9 @@ class Timing {
     call.attrs = attrs;
     call.num_attrs = 3;
     const double seconds = Seconds(*kernel, &call, 0.1);
-    std::printf("sum      dtype %2d  %lld x %lld along %lld  %8.1f us  %8.1f GB/s\n", dtype, static_cast<long long>(rows),
-                static_cast<long long>(columns), static_cast<long long>(dim), seconds * 1e6,
-                static_cast<double>(rows * columns * size) / seconds * 1e-9);
+    std::printf("sum      dtype %2d  %lld x %lld along %lld  %8.1f us  %8.1f GB/s\n", dtype,
+                static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(dim),
+                seconds * 1e6, static_cast<double>(rows * columns * size) / seconds * 1e-9);
     runner_->Free();
   }
 
@@ -151,7 +152,8 @@ class Timing {
     call.inputs = in;
     call.num_inputs = 2;
     const double seconds = Seconds(*kernel, &call, 0.2);
-    std::printf("mm       dtype %2d  %lld^3  %8.1f us  %8.2f TFLOP/s\n", dtype, static_cast<long long>(n), seconds * 1e6,
+    std::printf("mm       dtype %2d  %lld^3  %8.1f us  %8.2f TFLOP/s\n", dtype, static_cast<long long>(n),
+                seconds * 1e6,
                 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds * 1e-12);
     runner_->Free();
   }
@@ -169,7 +171,8 @@ int Main(int argc, char** argv) {
   }
   tt_device_info info = {};
   info.size = sizeof(info);
-  if (api->device_info(0, &info) == TT_OK) std::printf("%s: %s, %d compute units\n", api->name, info.name, info.compute_units);
+  if (api->device_info(0, &info) == TT_OK)
+    std::printf("%s: %s, %d compute units\n", api->name, info.name, info.compute_units);
   const bool host = info.host_accessible != 0;
   const int64_t n = host ? int64_t{1} << 22 : int64_t{1} << 28;
   Timing t(runner);
