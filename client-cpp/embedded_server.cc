@@ -74,6 +74,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(const std:
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[0], 3);
+  // The server must not hold open what the program closes and waits for.
+  posix_spawn_file_actions_addclosefrom_np(&actions, 4);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // A group of its own: Ctrl-C in the client's terminal is the client's business.

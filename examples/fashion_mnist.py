@@ -19,7 +19,7 @@ import time
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--batch-size", type=int, default=128)
-parser.add_argument("--lr", type=float, default=1e-3)
+parser.add_argument("--lr", type=float, default=2e-3, help="at the start; it falls to a hundredth of that")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--limit", type=int, help="use only the first LIMIT training images")
 parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="where the four .gz files are")
@@ -57,8 +57,7 @@ class Net(nn.Module):
     def forward(self, x):  # (N, 1, 28, 28) -> (N, 10)
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        x = self.dropout(x.flatten(1))
-        x = self.dropout(F.relu(self.fc1(x)))
+        x = self.dropout(F.relu(self.fc1(x.flatten(1))))
         return self.fc2(x)
 
 
@@ -85,6 +84,11 @@ def load(part, limit=None):
     return TensorDataset(torch.from_numpy(images.copy()).to(device), torch.from_numpy(labels).to(device))
 
 
+def normalized(images):
+    """Bytes as float32 of mean 0 and deviation 1 over the training images."""
+    return (images.float() / 255 - 0.286) / 0.353
+
+
 class Progress:
     """A bar on a terminal; nothing where the output is no terminal."""
 
@@ -104,15 +108,16 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def train(model, loader, optimizer, epoch):
+def train(model, loader, optimizer, schedule, epoch):
     model.train()
     total = torch.zeros((), device=device)
     bar = Progress(f"epoch {epoch}", len(loader))
     for step, (images, labels) in enumerate(loader, 1):
-        loss = F.cross_entropy(model(images.float() / 255), labels)
+        loss = F.cross_entropy(model(normalized(images)), labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+        schedule.step()
         # The sum stays on the device: reading the loss here would make every step wait.
         total += loss.detach() * len(labels)
         if bar.due(step):
@@ -126,7 +131,7 @@ def test(model, loader):
     model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=device)
     for images, labels in loader:
-        correct += (model(images.float() / 255).argmax(1) == labels).sum()
+        correct += (model(normalized(images)).argmax(1) == labels).sum()
     return correct.item() / len(loader.dataset)
 
 
@@ -138,13 +143,14 @@ def main():
     test_loader = DataLoader(test_set, batch_size=1000)
     model = Net().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=args.epochs * len(train_loader))
     print(f"{args.backend} {torch.__version__} on {device}: {len(train_set):,} images, "
           f"{sum(p.numel() for p in model.parameters()):,} parameters", file=say, flush=True)
 
     epochs = []
     for epoch in range(1, args.epochs + 1):
         start = time.perf_counter()
-        loss = train(model, train_loader, optimizer, epoch)
+        loss = train(model, train_loader, optimizer, schedule, epoch)
         speed = len(train_set) / (time.perf_counter() - start)
         accuracy = test(model, test_loader)
         epochs.append({"loss": loss, "accuracy": accuracy, "images_per_s": speed})
