@@ -27,6 +27,7 @@ MODULES = {
     "kernels": {"allocator", "proto/core"},
     "kernels/cpu": {"kernels:shared"},
     "kernels/cuda": {"kernels:shared"},
+    "kernels/fault": {"kernels:shared"},
     "autograd": {"kernels", "allocator", "proto/core"},
     "server": {"autograd", "kernels", "allocator", "proto/core", "telensor/v1"},
     "client-cpp": {"proto/core", "telensor/v1"},
