@@ -131,7 +131,7 @@ class Dispatcher::Invocation {
     for (const Value* v : attrs) attrs_.push_back(ViewValue(*v));
     if (generator != nullptr) {
       call_.seed = generator->seed();
-      call_.offset = generator->Next();
+      call_.offset = generator->offset();
     }
     call_.inputs = inputs_.data();
     call_.num_inputs = static_cast<int32_t>(inputs_.size());
@@ -140,7 +140,10 @@ class Dispatcher::Invocation {
     call_.attrs = attrs_.data();
     call_.num_attrs = static_cast<int32_t>(attrs_.size());
     const int code = kernel(&call_);
-    if (code == TT_OK) return absl::OkStatus();
+    if (code == TT_OK) {
+      if (generator != nullptr) generator->Advance();
+      return absl::OkStatus();
+    }
     if (code == TT_OUT_OF_MEMORY && !workspace_status_.ok()) return workspace_status_;
     return StatusFromCode(code, error_);
   }

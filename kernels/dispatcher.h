@@ -19,7 +19,9 @@ class Generator {
     offset_ = 0;
   }
   uint64_t seed() const { return seed_; }
-  uint64_t Next() { return offset_++; }
+  uint64_t offset() const { return offset_; }
+  // A call has used its step.
+  void Advance() { ++offset_; }
 
  private:
   uint64_t seed_ = 0;

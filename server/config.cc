@@ -1,12 +1,15 @@
 #include "server/config.h"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <map>
 #include <toml++/toml.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace telensor::server {
@@ -19,7 +22,7 @@ template <typename T>
 Setter Number(T Config::*field) {
   return [field](const toml::node& node, Config* config) {
     const auto value = node.value_exact<int64_t>();
-    if (!value || *value < 0) return false;
+    if (!value || *value < 0 || static_cast<uint64_t>(*value) > std::numeric_limits<T>::max()) return false;
     config->*field = static_cast<T>(*value);
     return true;
   };
@@ -54,9 +57,16 @@ const std::map<std::string, std::map<std::string, Setter>>& Settings() {
   return *settings;
 }
 
+// "localhost", 127.*.*.* or [::1], with a port. A name that only begins like an address is none.
 bool IsLoopback(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return false;
+  const std::string host = address.substr(0, colon);
+  int port;
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) return false;
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return host == "localhost" || host == "[::1]";
 }
 
 }  // namespace
@@ -94,13 +104,14 @@ absl::Status Config::Check() const {
     if (!insecure_dev) {
       return absl::InvalidArgumentError("listen.tcp has no authentication yet: it needs --insecure-dev, and a loopback address");
     }
-    if (tcp.rfind(':') == std::string::npos || !IsLoopback(tcp)) {
+    if (!IsLoopback(tcp)) {
       return absl::InvalidArgumentError(absl::StrCat("listen.tcp = '", tcp, "' is not a loopback address with a port"));
     }
   }
   // sockaddr_un holds 107 characters.
   if (socket.size() > 107) return absl::InvalidArgumentError(absl::StrCat("the socket path is too long: ", socket));
   if (max_sessions == 0 || max_handles == 0) return absl::InvalidArgumentError("limits must not be 0");
+  if (threads < 0) return absl::InvalidArgumentError("cpu.threads must not be negative");
   if (slice_us < 100) return absl::InvalidArgumentError("server.slice_us must be at least 100");
   if (log_format != "text" && log_format != "json") return absl::InvalidArgumentError("log.format is 'text' or 'json'");
   for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {

@@ -43,9 +43,14 @@ absl::Status DeviceSet::AddCuda(const Config& config) {
   if (path.empty()) return absl::NotFoundError("the plug-in libtelensor_cuda.so is not installed");
   TD_ASSIGN_OR_RETURN(std::unique_ptr<rt::Backend> backend, rt::Backend::Open(path));
   if (backend->api().device_count == 0) return absl::NotFoundError(backend->api().no_device_reason);
+  // All or none: a device must not outlive its backend.
+  std::vector<std::unique_ptr<rt::Device>> devices;
   for (int i = 0; i < backend->api().device_count; ++i) {
     TD_ASSIGN_OR_RETURN(std::unique_ptr<rt::Device> device,
-                        rt::Device::Create(backend.get(), i, static_cast<DeviceIndex>(devices_.size()), 0));
+                        rt::Device::Create(backend.get(), i, static_cast<DeviceIndex>(devices_.size() + i), 0));
+    devices.push_back(std::move(device));
+  }
+  for (std::unique_ptr<rt::Device>& device : devices) {
     reports_.push_back(absl::StrCat(device->name(), ": ", device->description()));
     devices_.push_back(std::move(device));
   }

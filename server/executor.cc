@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "proto/core/in_place.h"
 #include "proto/core/shape_util.h"
 #include "server/op_call.h"
 
@@ -10,6 +11,9 @@ namespace {
 
 // Work a session's own reading thread may do: beyond this the device's compute thread takes over.
 constexpr int64_t kSmallElements = 16384;
+constexpr uint32_t kKnownFlags = v1::COMMAND_FLAG_RECORD | v1::COMMAND_FLAG_IN_PLACE | v1::COMMAND_FLAG_RETAIN_GRAPH |
+                                 v1::COMMAND_FLAG_CREATE_GRAPH | v1::COMMAND_FLAG_ALLOW_UNUSED |
+                                 v1::COMMAND_FLAG_REQUIRES_GRAD | v1::COMMAND_FLAG_WANT_META;
 
 rt::Ref<Failure> NewFailure(absl::Status status, uint64_t seq) {
   return rt::Ref<Failure>(new Failure(std::move(status), seq));
@@ -25,11 +29,39 @@ absl::Status UnknownHandle(uint64_t handle) {
   return absl::NotFoundError(absl::StrCat("no tensor has the handle ", handle, " in this session"));
 }
 
+absl::Status WrongResults(const OpSchema& schema, size_t gives, const v1::Command& command) {
+  return InvalidArgument(schema.name, ": gives ", gives, " results, not ", command.outputs_size());
+}
+
+absl::Status CheckRules(const OpSchema& schema, absl::Span<const rt::Operand> operands, const OpCall& call, bool writes,
+                        DType default_float) {
+  absl::InlinedVector<const TensorMeta*, 4> metas;
+  absl::InlinedVector<Scalar, 4> scalars;
+  for (const rt::Operand& operand : operands) {
+    metas.push_back(operand.tensor != nullptr ? &operand.tensor->meta() : nullptr);
+    scalars.push_back(operand.scalar);
+  }
+  OpArgs args;
+  args.schema = &schema;
+  args.inputs = metas.data();
+  args.scalars = scalars.data();
+  args.num_inputs = static_cast<int>(operands.size());
+  args.attrs = call.attrs().data();
+  args.default_float = default_float;
+  OpMetas out;
+  TD_RETURN_IF_ERROR(InferMeta(args, &out));
+  return writes ? CheckInPlace(args, out) : absl::OkStatus();
+}
+
+absl::Span<const Handle> Handles(const v1::Command& command) {
+  return {command.outputs().data(), static_cast<size_t>(command.outputs_size())};
+}
+
 }  // namespace
 
 Executor::Executor(std::vector<rt::Device*> devices, size_t memory_limit, ExecutorLimits limits)
     : limits_(limits),
-      budget_(memory_limit > 0 ? memory_limit : SIZE_MAX),
+      budget_(memory_limit > 0 ? memory_limit : MemoryBudget::kUnlimited, "session memory"),
       context_(std::move(devices), &budget_),
       recorder_(&context_),
       engine_(&recorder_),
@@ -53,25 +85,32 @@ Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand*
 }
 
 void Executor::Fail(const v1::Command& command, uint64_t seq, rt::Ref<Failure> failure, v1::EventBatch* events) {
-  if (command.outputs_size() == 0 || command.kind() == v1::Command::KIND_BACKWARD) {
-    v1::CommandError* error = events->add_errors();
-    error->set_seq(seq);
-    FillError(*failure, error->mutable_error());
-  }
+  bool told = command.outputs_size() > 0 && command.kind() != v1::Command::KIND_BACKWARD;
   // Backward names pairs of leaf and gradient: only gradients are its outputs.
   const int step = command.kind() == v1::Command::KIND_BACKWARD ? 2 : 1;
   for (int i = step - 1; i < command.outputs_size(); i += step) {
     const uint64_t handle = command.outputs(i);
-    // A gradient that was there before stays.
-    if (table_.Find(handle).found() || !table_.CheckNew(handle).ok()) continue;
-    table_.PutFailure(handle, failure);
+    if (handle == 0 && command.kind() == v1::Command::KIND_GRAD) continue;
+    // A handle that is taken, or that nobody may name, cannot hold the error.
+    if (table_.CheckNew(handle).ok()) {
+      table_.PutFailure(handle, failure);
+    } else {
+      told = false;
+    }
   }
+  if (told) return;
+  v1::CommandError* error = events->add_errors();
+  error->set_seq(seq);
+  FillError(*failure, error->mutable_error());
 }
 
 Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events) {
   Outcome outcome = Outcome::kDone;
   absl::Status status;
-  switch (command.kind()) {
+  // A flag this server does not know may change what the command means.
+  const bool known = (command.flags() & ~kKnownFlags) == 0;
+  if (!known) status = InvalidArgument("a command with unknown flags ", command.flags());
+  switch (known ? command.kind() : v1::Command::KIND_FENCE) {
     case v1::Command::KIND_OP: outcome = RunOp(command, seq, small_only, events); break;
     case v1::Command::KIND_READ: outcome = RunRead(command, seq, events); break;
     case v1::Command::KIND_WRITE: status = RunWrite(command); break;
@@ -80,8 +119,8 @@ Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool s
     case v1::Command::KIND_FENCE: break;
     case v1::Command::KIND_SEED: context_.Seed(command.seed()); break;
     case v1::Command::KIND_DEFAULT_DTYPE:
-      if (IsFloating(static_cast<DType>(command.dtype())) && IsValid(static_cast<DType>(command.dtype()))) {
-        context_.default_float = static_cast<DType>(command.dtype());
+      if (const absl::StatusOr<DType> dtype = OpCall::ReadDType(command.dtype()); dtype.ok() && IsFloating(*dtype)) {
+        context_.default_float = *dtype;
       } else {
         status = InvalidArgument("only floating-point types are supported as the default type");
       }
@@ -138,6 +177,9 @@ Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool
       return fail(NewFailure(InvalidArgument(schema.base_name, "(): argument '", param.name, "' must be a Tensor, not None"), seq));
     }
   }
+  if (next_scalar < command.scalars_size()) {
+    return fail(NewFailure(InvalidArgument(schema.name, ": takes ", next_scalar, " numbers, not ", command.scalars_size()), seq));
+  }
   if (small_only && work > kSmallElements) return Outcome::kTooLarge;
 
   OpCall call;
@@ -154,20 +196,29 @@ Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool
   if (in_place && !schema.has_inplace && !schema.inplace_only) {
     return fail(NewFailure(InvalidArgument(schema.name, " has no in-place form"), seq));
   }
-  for (const uint64_t handle : command.outputs()) {
-    if (absl::Status status = table_.CheckNew(handle); !status.ok()) return fail(NewFailure(status, seq));
+  // Before anything is done: what cannot be answered as asked shall change nothing.
+  const bool writes = in_place || schema.inplace_only;
+  const int num_outputs = writes ? 0 : schema.num_outputs;
+  if (num_outputs >= 0 && command.outputs_size() != num_outputs) {
+    return fail(NewFailure(WrongResults(schema, num_outputs, command), seq));
+  }
+  if (absl::Status status = table_.CheckNew(Handles(command)); !status.ok()) return fail(NewFailure(status, seq));
+  if (schema.formula.given()) {
+    // A formula's steps are checked one by one: the row's own rules are ours to apply, as the client has to.
+    if (absl::Status status = CheckRules(schema, operands, call, writes, context_.default_float); !status.ok()) {
+      return fail(NewFailure(status, seq));
+    }
   }
   recorder_.set_recording((command.flags() & v1::COMMAND_FLAG_RECORD) != 0);
   absl::StatusOr<rt::TensorList> results = recorder_.Call(schema, operands, call.attrs(), in_place);
   recorder_.set_recording(false);
   ++ops_run_;
   if (!results.ok()) return fail(NewFailure(results.status(), seq));
-  if (in_place || schema.inplace_only) return Outcome::kDone;
+  if (writes) return Outcome::kDone;
   if (static_cast<int>(results->size()) != command.outputs_size()) {
-    return fail(NewFailure(InvalidArgument(schema.name, ": gives ", results->size(), " results, not ",
-                                           command.outputs_size()), seq));
+    return fail(NewFailure(WrongResults(schema, results->size(), command), seq));
   }
-  if ((command.flags() & v1::COMMAND_FLAG_WANT_META) != 0) {
+  if ((command.flags() & v1::COMMAND_FLAG_WANT_META) != 0 && !results->empty()) {
     v1::DynamicResult* dynamic = events->add_dynamics();
     dynamic->set_seq(seq);
     for (int64_t s : (*results)[0]->meta().sizes) dynamic->add_sizes(s);
@@ -203,18 +254,7 @@ Executor::Outcome Executor::RunWithTensors(const v1::Command& command, uint64_t 
     case v1::Command::KIND_BACKWARD: status = RunBackward(command, inputs); break;
     case v1::Command::KIND_GRAD: status = RunGrad(command, inputs); break;
     case v1::Command::KIND_REQUIRES_GRAD:
-      for (const rt::Tensor& t : inputs) {
-        if (!t) continue;
-        const bool on = (command.flags() & v1::COMMAND_FLAG_REQUIRES_GRAD) != 0;
-        rt::AutogradMeta& meta = rt::AutogradMeta::Of(t.get());
-        if (on && !IsFloating(t->meta().dtype)) {
-          status = InvalidArgument("only Tensors of floating point and complex dtype can require gradients");
-        } else if (meta.grad_fn) {
-          status = AutogradError("you can only change requires_grad flags of leaf variables.");
-        } else {
-          meta.requires_grad = on;
-        }
-      }
+      status = SetRequiresGrad(inputs, (command.flags() & v1::COMMAND_FLAG_REQUIRES_GRAD) != 0);
       break;
     case v1::Command::KIND_CLEAR_GRAD:
       for (const rt::Tensor& t : inputs) {
@@ -238,14 +278,30 @@ Executor::Outcome Executor::RunWithTensors(const v1::Command& command, uint64_t 
   return Outcome::kDone;
 }
 
+absl::Status Executor::SetRequiresGrad(const std::vector<rt::Tensor>& tensors, bool on) {
+  for (const rt::Tensor& t : tensors) {
+    if (!t) return InvalidArgument("requires_grad: a tensor is missing");
+    if (on && !IsFloating(t->meta().dtype)) {
+      return InvalidArgument("only Tensors of floating point and complex dtype can require gradients");
+    }
+    if (rt::AutogradMeta::Of(t.get()).grad_fn) {
+      return AutogradError("you can only change requires_grad flags of leaf variables.");
+    }
+  }
+  for (const rt::Tensor& t : tensors) rt::AutogradMeta::Of(t.get()).requires_grad = on;
+  return absl::OkStatus();
+}
+
 absl::Status Executor::RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs) {
   if (inputs.size() != 2 || !inputs[0] || command.outputs_size() % 2 != 0) {
     return InvalidArgument("backward: takes a root and a gradient, and pairs of leaf and gradient handles");
   }
+  std::vector<Handle> names;
   for (int i = 0; i < command.outputs_size(); i += 2) {
     if (table_.Find(command.outputs(i)).tensor == nullptr) return UnknownHandle(command.outputs(i));
-    TD_RETURN_IF_ERROR(table_.CheckNew(command.outputs(i + 1)));
+    names.push_back(command.outputs(i + 1));
   }
+  TD_RETURN_IF_ERROR(table_.CheckNew(names));
   rt::BackwardOptions options;
   options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
   options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
@@ -258,9 +314,10 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
       TensorMeta zero = leaf->meta();
       zero.offset = 0;
       zero.strides = ContiguousStrides(zero.sizes);
-      TD_ASSIGN_OR_RETURN(meta.grad, recorder_.dispatcher().Empty(zero));
-      const rt::Operand fill[] = {{meta.grad.get(), {}}, {nullptr, Scalar(0)}};
+      TD_ASSIGN_OR_RETURN(rt::Tensor grad, recorder_.dispatcher().Empty(zero));
+      const rt::Operand fill[] = {{grad.get(), {}}, {nullptr, Scalar(0)}};
       TD_RETURN_IF_ERROR(recorder_.Call(*OpTable::Get().Find("fill_"), fill, {}, true).status());
+      meta.grad = std::move(grad);
     }
     table_.Put(command.outputs(i + 1), meta.grad);
   }
@@ -279,22 +336,27 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
       return InvalidArgument("grad: a tensor is missing");
     }
   }
+  std::vector<Handle> names;
   for (const uint64_t handle : command.outputs()) {
-    if (handle != 0) TD_RETURN_IF_ERROR(table_.CheckNew(handle));
+    if (handle != 0) names.push_back(handle);
   }
+  TD_RETURN_IF_ERROR(table_.CheckNew(names));
   rt::BackwardOptions options;
   options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
   options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
   TD_ASSIGN_OR_RETURN(std::vector<rt::Tensor> grads,
                       engine_.Grad(all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n), options));
+  // 0: the client knows that none flows there.
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (command.outputs(static_cast<int>(i)) == 0) continue;  // the client knows that none flows there
-    if (!grads[i]) {
+    if (command.outputs(static_cast<int>(i)) != 0 && !grads[i]) {
       return AutogradError(
           "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
           "is the desired behavior.");
     }
-    table_.Put(command.outputs(static_cast<int>(i)), std::move(grads[i]));
+  }
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const uint64_t handle = command.outputs(static_cast<int>(i));
+    if (handle != 0) table_.Put(handle, std::move(grads[i]));
   }
   return absl::OkStatus();
 }
@@ -304,32 +366,34 @@ absl::StatusOr<rt::Tensor> Executor::NewTensor(const v1::Command& command) {
   TD_RETURN_IF_ERROR(table_.CheckNew(command.outputs(0)));
   TensorMeta meta;
   TD_ASSIGN_OR_RETURN(meta.sizes, CheckedSizes({command.sizes().begin(), command.sizes().end()}));
-  meta.dtype = static_cast<DType>(command.dtype());
-  if (!IsValid(meta.dtype)) return InvalidArgument("no dtype has the number ", static_cast<int>(command.dtype()));
+  TD_ASSIGN_OR_RETURN(meta.dtype, OpCall::ReadDType(command.dtype()));
   TD_RETURN_IF_ERROR(context_.device(command.device()).status());
   meta.device = static_cast<DeviceIndex>(command.device());
   meta.strides = ContiguousStrides(meta.sizes);
+  if (command.kind() == v1::Command::KIND_WRITE && static_cast<int64_t>(command.data().size()) != meta.bytes()) {
+    return InvalidArgument("a write of ", meta.bytes(), " bytes brought ", command.data().size());
+  }
   return recorder_.dispatcher().Empty(meta);
 }
 
 absl::Status Executor::RunWrite(const v1::Command& command) {
   TD_ASSIGN_OR_RETURN(rt::Tensor tensor, NewTensor(command));
-  const int64_t bytes = tensor->meta().bytes();
-  if (static_cast<int64_t>(command.data().size()) != bytes) {
-    return InvalidArgument("a write of ", bytes, " bytes brought ", command.data().size());
-  }
+  const size_t bytes = command.data().size();
   if (bytes > 0) {
+    const std::string* data = &command.data();
+    // A bool is 0 or 1 in memory, whatever a client sends.
+    std::string flags;
+    if (tensor->meta().dtype == DType::kBool) {
+      flags = *data;
+      for (char& flag : flags) flag = flag != 0;
+      data = &flags;
+    }
     rt::Device& device = tensor->device();
     TD_ASSIGN_OR_RETURN(rt::Stream* stream, context_.stream(device.index()));
-    TD_RETURN_IF_ERROR(device.Check(device.api().copy_to_device(device.backend_device(), tensor->data(),
-                                                                command.data().data(), bytes, stream->handle()),
-                                    "copy to the device"));
-    if (!device.host_accessible()) TD_RETURN_IF_ERROR(stream->Synchronize());  // the message goes away
-  }
-  // A bool is 0 or 1 in memory, whatever a client sends.
-  if (tensor->meta().dtype == DType::kBool && tensor->device().host_accessible()) {
-    uint8_t* flags = static_cast<uint8_t*>(tensor->data());
-    for (int64_t i = 0; i < bytes; ++i) flags[i] = flags[i] != 0;
+    TD_RETURN_IF_ERROR(device.Check(
+        device.api().copy_to_device(device.backend_device(), tensor->data(), data->data(), bytes, stream->handle()),
+        "copy to the device"));
+    if (!device.host_accessible()) TD_RETURN_IF_ERROR(stream->Synchronize());  // the bytes go away
   }
   table_.Put(command.outputs(0), std::move(tensor));
   return absl::OkStatus();
@@ -341,9 +405,14 @@ absl::Status Executor::RunUpload(const v1::Command& command) {
   return absl::OkStatus();
 }
 
-rt::Tensor Executor::FindPending(Handle handle) const {
+absl::StatusOr<rt::Tensor> Executor::FindPending(Handle handle) const {
   const TensorTable::Entry entry = table_.Find(handle);
-  return entry.pending ? rt::Tensor(entry.tensor) : nullptr;
+  if (entry.pending) return rt::Tensor(entry.tensor);
+  if (entry.failure != nullptr) return entry.failure->status;
+  if (entry.found() || !table_.IsAhead(handle)) {
+    return absl::NotFoundError(absl::StrCat("no upload is expected for handle ", handle));
+  }
+  return rt::Tensor();
 }
 
 void Executor::FinishUpload(Handle handle, const absl::Status& status) {

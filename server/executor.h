@@ -35,8 +35,9 @@ class Executor {
 
   // The bytes a read was too large to send; gone with the call.
   absl::StatusOr<std::string> TakeDownload(uint64_t read_seq);
-  // The tensor that an upload fills; null until its command was carried out.
-  rt::Tensor FindPending(Handle handle) const;
+  // The tensor that an upload fills; null until its command was carried out. An error where none will come: the
+  // command failed, was no upload, or its tensor is released.
+  absl::StatusOr<rt::Tensor> FindPending(Handle handle) const;
   // Ends an upload: its tensor is good, or it failed.
   void FinishUpload(Handle handle, const absl::Status& status);
 
@@ -56,6 +57,7 @@ class Executor {
   Resolved Resolve(uint64_t handle, uint64_t seq, rt::Operand* out);
   Outcome RunOp(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events);
   Outcome RunWithTensors(const v1::Command& command, uint64_t seq, v1::EventBatch* events);
+  static absl::Status SetRequiresGrad(const std::vector<rt::Tensor>& tensors, bool on);
   absl::Status RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
   absl::Status RunGrad(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
   absl::Status RunWrite(const v1::Command& command);

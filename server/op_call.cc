@@ -6,6 +6,8 @@ namespace telensor::server {
 namespace {
 
 absl::StatusOr<Value> ReadValue(const v1::Attribute& a) {
+  // Kinds are bytes here: a larger number must not turn into one of them.
+  if (a.kind() > 255) return InvalidArgument("an attribute of unknown kind ", a.kind());
   switch (static_cast<Value::Kind>(a.kind())) {
     case Value::Kind::kNone: return Value();
     case Value::Kind::kBool: return Value::Bool(a.i() != 0);
@@ -14,11 +16,10 @@ absl::StatusOr<Value> ReadValue(const v1::Attribute& a) {
     case Value::Kind::kInts: return Value::Ints(std::vector<int64_t>(a.ints().begin(), a.ints().end()));
     case Value::Kind::kFloats: return Value::Floats(std::vector<double>(a.floats().begin(), a.floats().end()));
     case Value::Kind::kString: return Value::String(a.text());
-    case Value::Kind::kDType:
-      if (a.i() < 0 || a.i() >= kNumDTypes || !IsValid(static_cast<DType>(a.i()))) {
-        return InvalidArgument("no dtype has the number ", a.i());
-      }
-      return Value::Type(static_cast<DType>(a.i()));
+    case Value::Kind::kDType: {
+      TD_ASSIGN_OR_RETURN(const DType dtype, OpCall::ReadDType(a.i()));
+      return Value::Type(dtype);
+    }
     case Value::Kind::kDevice:
       if (a.i() < 0 || a.i() > 255) return InvalidArgument("no device has the number ", a.i());
       return Value::Device(a.i());
@@ -27,6 +28,13 @@ absl::StatusOr<Value> ReadValue(const v1::Attribute& a) {
 }
 
 }  // namespace
+
+absl::StatusOr<DType> OpCall::ReadDType(int64_t number) {
+  if (number < 0 || number >= kNumDTypes || !IsValid(static_cast<DType>(number))) {
+    return InvalidArgument("no dtype has the number ", number);
+  }
+  return static_cast<DType>(number);
+}
 
 absl::StatusOr<Scalar> OpCall::ReadScalar(const v1::Attribute& attribute) {
   TD_ASSIGN_OR_RETURN(const Value v, ReadValue(attribute));

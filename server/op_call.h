@@ -16,6 +16,8 @@ class OpCall {
   const absl::InlinedVector<const Value*, 6>& attrs() const { return attrs_; }
 
   static absl::StatusOr<Scalar> ReadScalar(const v1::Attribute& attribute);
+  // A dtype by its number on the wire.
+  static absl::StatusOr<DType> ReadDType(int64_t number);
 
  private:
   absl::InlinedVector<const Value*, 6> attrs_;

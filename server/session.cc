@@ -194,7 +194,7 @@ absl::Status Session::WriteUpload(Handle handle, const std::function<bool(std::s
       Scheduler::Turn turn = scheduler_->WaitTurn();
       absl::MutexLock lock(&mu_);
       if (closed_) return absl::CancelledError("the session is closed");
-      tensor = executor_->FindPending(handle);
+      TD_ASSIGN_OR_RETURN(tensor, executor_->FindPending(handle));
       seen = executed_seq_;
     }
     if (tensor) break;

@@ -1,5 +1,7 @@
 #include "server/tensor_table.h"
 
+#include <algorithm>
+
 namespace telensor::server {
 
 TensorTable::~TensorTable() {
@@ -18,13 +20,21 @@ void TensorTable::Drop(uintptr_t value) {
   }
 }
 
-absl::Status TensorTable::CheckNew(Handle handle) const {
-  if (handle == 0 || handle >= uint64_t{1} << 53) return InvalidArgument("handle ", handle, " is out of range");
-  if (handle > highest_ + kMaxGap) {
-    return InvalidArgument("handle ", handle, " is too far beyond the highest so far, ", highest_);
+absl::Status TensorTable::CheckNew(absl::Span<const Handle> handles) const {
+  Handle before = highest_;
+  for (const Handle handle : handles) {
+    if (handle == 0 || handle >= uint64_t{1} << 53) return InvalidArgument("handle ", handle, " is out of range");
+    if (handle <= before) {
+      return InvalidArgument("handle ", handle, " is not new: handles rise, and the highest so far is ", before);
+    }
+    if (handle > highest_ + kMaxGap) {
+      return InvalidArgument("handle ", handle, " is too far beyond the highest so far, ", highest_);
+    }
+    before = handle;
   }
-  if (live_ >= max_handles_) {
-    return absl::ResourceExhaustedError(absl::StrCat("handles: limit ", max_handles_, ", used ", live_, ", requested 1"));
+  if (handles.size() > max_handles_ - std::min(live_, max_handles_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("handles: limit ", max_handles_, ", used ", live_, ", requested ", handles.size()));
   }
   return absl::OkStatus();
 }

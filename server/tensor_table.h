@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "kernels/tensor.h"
 #include "proto/core/status.h"
 
@@ -30,8 +31,11 @@ class TensorTable {
   ~TensorTable();
   TensorTable(const TensorTable&) = delete;
 
-  // Whether a client may use this number for a new handle now.
-  absl::Status CheckNew(Handle handle) const;
+  // Whether a client may name these handles now: they rise, are new, and there is room for them.
+  absl::Status CheckNew(absl::Span<const Handle> handles) const;
+  absl::Status CheckNew(Handle handle) const { return CheckNew(absl::MakeConstSpan(&handle, 1)); }
+  // Whether a handle is beyond all that were ever put.
+  bool IsAhead(Handle handle) const { return handle > highest_; }
   void Put(Handle handle, rt::Tensor tensor);
   void PutFailure(Handle handle, rt::Ref<Failure> failure);
   // A tensor whose bytes still come.

@@ -19,6 +19,7 @@ TD_RULE(ShapeEye);
 TD_RULE(ShapeCopyInto);
 TD_RULE(ShapeFillInto);
 TD_RULE(ShapePointwise);
+TD_RULE(ShapeGelu);
 TD_RULE(ShapeBroadcast);
 TD_RULE(ShapeContiguous);
 TD_RULE(ShapeTo);

@@ -214,6 +214,12 @@ TD_RULE(ShapePointwise) {
   return absl::OkStatus();
 }
 
+TD_RULE(ShapeGelu) {
+  const std::string& way = args.Attr(1).text();
+  if (way != "none" && way != "tanh") return InvalidArgument("approximate argument must be either none or tanh.");
+  return ShapePointwise(args, output, out);
+}
+
 TD_RULE(ShapeBroadcast) {
   TensorMeta* result = &out->outputs[output];
   const TensorMeta* first = nullptr;
