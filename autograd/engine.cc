@@ -59,6 +59,23 @@ void Engine::Forget(const std::vector<Node*>& seen) {
   }
 }
 
+absl::Status Engine::Land(std::vector<Landing> landings) {
+  // First those that get a new tensor, which can be taken back; a sum in place needs no memory.
+  std::stable_partition(landings.begin(), landings.end(), [this](const Landing& l) {
+    return recorder_.recording() || !AutogradMeta::Of(l.node->leaf()).grad;
+  });
+  std::vector<std::pair<AutogradMeta*, Tensor>> before;
+  for (Landing& landing : landings) {
+    AutogradMeta& meta = AutogradMeta::Of(landing.node->leaf());
+    before.emplace_back(&meta, meta.grad);
+    const absl::Status status = landing.node->Apply(&recorder_, std::move(landing.grads)).status();
+    if (status.ok()) continue;
+    for (auto& [leaf, grad] : before) leaf->grad = std::move(grad);
+    return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
                                                 const std::vector<Edge>* inputs, BackwardOptions options) {
   RecordingGuard guard(&recorder_, options.create_graph);
@@ -114,6 +131,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
 
   const auto run = [&]() -> absl::StatusOr<std::vector<Tensor>> {
     std::vector<Tensor> results(inputs != nullptr ? inputs->size() : 0);
+    std::vector<Landing> landings;
     std::priority_queue<Node*, std::vector<Node*>, LaterFirst> ready;
     const auto enqueue = [&](Node* node) {
       if (node->visit_.dependencies == 0 && !node->visit_.queued) {
@@ -152,6 +170,10 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
         work = false;
         for (const Edge& edge : node->edges_) work |= edge.node && edge.node->visit_.needed;
       }
+      if (work && node->accumulates()) {
+        landings.push_back({static_cast<AccumulateGrad*>(node), std::move(grads)});
+        continue;
+      }
       GradList next;
       if (work) {
         TD_ASSIGN_OR_RETURN(next, node->Apply(&recorder_, std::move(grads)));
@@ -169,6 +191,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
         enqueue(edge.node.get());
       }
     }
+    TD_RETURN_IF_ERROR(Land(std::move(landings)));
     return results;
   };
   absl::StatusOr<std::vector<Tensor>> results = run();

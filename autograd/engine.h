@@ -8,6 +8,8 @@
 
 namespace telensor::rt {
 
+class AccumulateGrad;
+
 struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;
@@ -17,7 +19,8 @@ class Engine {
  public:
   explicit Engine(Recorder* recorder) : recorder_(*recorder) {}
 
-  // Adds to the gradients of all leaves below the roots. A null gradient stands for one of a one-element root.
+  // Adds to the gradients of all leaves below the roots, at its end: to all or, after an error, to none, but where the
+  // device fails in the sums themselves. A null gradient stands for one of a one-element root.
   absl::Status Backward(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients, BackwardOptions options);
   // The gradients for `inputs`, null where none flows; leaves are not touched.
   absl::StatusOr<std::vector<Tensor>> Grad(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
@@ -29,6 +32,13 @@ class Engine {
     uint32_t output;
     size_t index;
   };
+
+  // What a leaf gets, once the gradients of all leaves are known: a pass that fails changes none of them.
+  struct Landing {
+    AccumulateGrad* node;
+    GradList grads;
+  };
+  absl::Status Land(std::vector<Landing> landings);
 
   absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
                                           const std::vector<Edge>* inputs, BackwardOptions options);

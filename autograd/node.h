@@ -22,10 +22,30 @@ struct Edge {
 // Gradients by output or by input; null where there is none.
 using GradList = absl::InlinedVector<Tensor, 2>;
 
-class Node : public RefCounted {
+// A place in the ring of a session's nodes.
+struct NodeLink {
+  NodeLink() = default;
+  NodeLink(const NodeLink&) = delete;
+  NodeLink& operator=(const NodeLink&) = delete;
+  void InsertBefore(NodeLink* other) {
+    prev = other->prev;
+    next = other;
+    prev->next = this;
+    other->prev = this;
+  }
+  void Unlink() {
+    prev->next = next;
+    next->prev = prev;
+    prev = next = this;
+  }
+  NodeLink* prev = this;
+  NodeLink* next = this;
+};
+
+class Node : public RefCounted, public NodeLink {
  public:
   explicit Node(uint64_t sequence) : sequence_(sequence) {}
-  virtual ~Node() = default;
+  virtual ~Node() { Unlink(); }
   // Destroys a chain of any length without recursion.
   static void Destroy(Node* node);
 
@@ -34,6 +54,11 @@ class Node : public RefCounted {
   virtual absl::StatusOr<GradList> Apply(Recorder* recorder, GradList grads) = 0;
   // Drops what Apply needs, once it has run for good.
   virtual void ReleaseSaved() {}
+  // Gives up everything it holds, at the end of the session.
+  virtual void Sever() {
+    ReleaseSaved();
+    edges_.clear();
+  }
   // "MulBackward0"
   virtual std::string Name() const = 0;
   virtual bool accumulates() const { return false; }

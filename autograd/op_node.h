@@ -49,6 +49,7 @@ class AccumulateGrad final : public Node {
   absl::StatusOr<GradList> Apply(Recorder* recorder, GradList grads) override;
   std::string Name() const override { return "AccumulateGrad"; }
   bool accumulates() const override { return true; }
+  void Sever() override { AutogradMeta::Of(leaf_.get()).grad = nullptr; }
   TensorImpl* leaf() const { return leaf_.get(); }
 
  private:

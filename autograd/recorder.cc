@@ -40,6 +40,15 @@ class Recorder::Scope final : public FormulaScope {
   absl::Span<const Value* const> attrs_;
 };
 
+Recorder::~Recorder() {
+  std::vector<Ref<Node>> left;
+  for (NodeLink* link = nodes_.next; link != &nodes_; link = link->next) left.emplace_back(static_cast<Node*>(link));
+  for (const Ref<Node>& node : left) {
+    node->Unlink();
+    node->Sever();
+  }
+}
+
 absl::StatusOr<Tensor> Recorder::Call1(OpId op, absl::Span<const Operand> inputs, std::initializer_list<Value> attrs,
                                        bool in_place) {
   const OpSchema& schema = OpTable::Get().at(op);
@@ -120,7 +129,7 @@ absl::StatusOr<TensorList> Recorder::Call(const OpSchema& schema, absl::Span<con
     }
     record = any;
     if (record) {
-      node = MakeRef<OpNode>(NextSequence(), schema, attrs, inputs.size());
+      node = NewNode<OpNode>(NextSequence(), schema, attrs, inputs.size());
       node->mutable_edges() = std::move(edges);
     }
   }
@@ -186,7 +195,7 @@ absl::Status Recorder::RebaseHistory(TensorImpl* self, Ref<Node> node) {
   if (CarriesGradient(base)) {
     TD_ASSIGN_OR_RETURN(base_edge, GradientEdge(base));
   }
-  auto slices = MakeRef<CopySlices>(NextSequence(), node, base->meta(), self->meta());
+  auto slices = NewNode<CopySlices>(NextSequence(), node, base->meta(), self->meta());
   absl::InlinedVector<Edge, 2> edges = std::move(node->mutable_edges());
   node->mutable_edges().clear();
   edges[0] = std::move(base_edge);
@@ -210,7 +219,7 @@ absl::StatusOr<Edge> Recorder::GradientEdge(TensorImpl* tensor) {
       const TensorMeta& m = tensor->meta();
       const Value values[] = {Value::Ints(m.sizes), Value::Ints(m.strides), Value::Int(m.offset)};
       const Value* const attrs[] = {&values[0], &values[1], &values[2]};
-      auto node = MakeRef<OpNode>(NextSequence(), schema, attrs, 1);
+      auto node = NewNode<OpNode>(NextSequence(), schema, attrs, 1);
       TD_ASSIGN_OR_RETURN(Edge edge, GradientEdge(tensor->base().get()));
       node->AddEdge(std::move(edge));
       const Operand inputs[] = {{tensor->base().get(), {}}};
@@ -224,7 +233,7 @@ absl::StatusOr<Edge> Recorder::GradientEdge(TensorImpl* tensor) {
   if (meta.grad_fn) return Edge{meta.grad_fn, meta.output};
   if (!meta.requires_grad) return Edge{};
   if (meta.accumulator != nullptr) return Edge{Ref<Node>(meta.accumulator), 0};
-  return Edge{Ref<Node>(new AccumulateGrad(tensor)), 0};
+  return Edge{Ref<Node>(NewNode<AccumulateGrad>(tensor).get()), 0};
 }
 
 absl::StatusOr<Tensor> Recorder::FitGradient(Tensor grad, const TensorMeta& want) {

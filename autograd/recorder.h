@@ -12,6 +12,9 @@ namespace telensor::rt {
 class Recorder {
  public:
   explicit Recorder(ExecutionContext* context) : dispatcher_(context) {}
+  // Takes apart what is left of the session's graphs: a gradient made with create_graph and its leaf hold each other.
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
 
   absl::StatusOr<TensorList> Call(const OpSchema& schema, absl::Span<const Operand> inputs,
                                   absl::Span<const Value* const> attrs, bool in_place = false);
@@ -38,7 +41,15 @@ class Recorder {
   absl::Status CheckInPlaceAllowed(const OpSchema& schema, TensorImpl* self);
   absl::Status RebaseHistory(TensorImpl* self, Ref<Node> node);
 
+  template <typename T, typename... Args>
+  Ref<T> NewNode(Args&&... args) {
+    Ref<T> node(new T(std::forward<Args>(args)...));
+    node->InsertBefore(&nodes_);
+    return node;
+  }
+
   Dispatcher dispatcher_;
+  NodeLink nodes_;  // all of them that live
   bool recording_ = false;
   uint64_t sequence_ = 0;
 };
