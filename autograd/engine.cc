@@ -83,6 +83,10 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
   std::vector<Edge> starts;
   for (const Tensor& root : roots) {
     if (!RequiresGrad(root.get())) {
+      if (options.allow_unused) {
+        starts.emplace_back();
+        continue;
+      }
       return AutogradError("element ", starts.size(), " of tensors does not require grad and does not have a grad_fn");
     }
     TD_ASSIGN_OR_RETURN(Edge edge, recorder_.GradientEdge(root.get()));
@@ -101,7 +105,9 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
       seen.push_back(node);
     }
   };
-  for (const Edge& start : starts) visit(start.node.get());
+  for (const Edge& start : starts) {
+    if (start.node) visit(start.node.get());
+  }
   for (size_t i = 0; i < seen.size(); ++i) {
     for (const Edge& edge : seen[i]->edges_) {
       if (!edge.node) continue;
@@ -140,6 +146,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
       }
     };
     for (size_t i = 0; i < starts.size(); ++i) {
+      if (!starts[i].node) continue;
       Tensor grad = i < gradients.size() ? gradients[i] : nullptr;
       const TensorMeta& meta = roots[i]->meta();
       if (!grad) {
@@ -153,7 +160,9 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
       TD_ASSIGN_OR_RETURN(grad, recorder_.FitGradient(std::move(grad), starts[i].node->output_meta(starts[i].output)));
       TD_RETURN_IF_ERROR(AddTo(starts[i].node.get(), starts[i].output, std::move(grad)));
     }
-    for (const Edge& start : starts) enqueue(start.node.get());
+    for (const Edge& start : starts) {
+      if (start.node) enqueue(start.node.get());
+    }
 
     while (!ready.empty()) {
       Node* node = ready.top();

@@ -13,6 +13,7 @@ class AccumulateGrad;
 struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;
+  bool allow_unused = false;  // for Grad: a root without a history is no error, it leads nowhere
 };
 
 class Engine {

@@ -454,7 +454,8 @@ absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<Tens
     seq = append.seq();
     v1::Command* command = append.command();
     command->set_kind(v1::Command::KIND_GRAD);
-    command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0));
+    command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0) |
+                       (allow_unused ? v1::COMMAND_FLAG_ALLOW_UNUSED : 0));
     command->add_sizes(static_cast<int64_t>(roots.size()));
     for (TensorState* root : roots) command->add_inputs(root->handle());
     for (TensorState* g : gradients) command->add_inputs(g != nullptr ? g->handle() : 0);

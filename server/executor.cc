@@ -292,6 +292,17 @@ absl::Status Executor::SetRequiresGrad(const std::vector<rt::Tensor>& tensors, b
   return absl::OkStatus();
 }
 
+// The client's graph knows an op's inputs, not which branch of its formula was taken: here no gradient flowed.
+absl::StatusOr<rt::Tensor> Executor::ZeroGradient(const rt::TensorImpl& tensor) {
+  TensorMeta zero = tensor.meta();
+  zero.offset = 0;
+  zero.strides = ContiguousStrides(zero.sizes);
+  TD_ASSIGN_OR_RETURN(rt::Tensor out, recorder_.dispatcher().Empty(zero));
+  const rt::Operand fill[] = {{out.get(), {}}, {nullptr, Scalar(0)}};
+  TD_RETURN_IF_ERROR(recorder_.Call(*OpTable::Get().Find("fill_"), fill, {}, true).status());
+  return out;
+}
+
 absl::Status Executor::RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs) {
   if (inputs.size() != 2 || !inputs[0] || command.outputs_size() % 2 != 0) {
     return InvalidArgument("backward: takes a root and a gradient, and pairs of leaf and gradient handles");
@@ -310,14 +321,7 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
     rt::TensorImpl* leaf = table_.Find(command.outputs(i)).tensor;
     rt::AutogradMeta& meta = rt::AutogradMeta::Of(leaf);
     if (!meta.grad) {
-      // The client's graph knows an op's inputs, not which branch of its formula was taken: no gradient flowed here.
-      TensorMeta zero = leaf->meta();
-      zero.offset = 0;
-      zero.strides = ContiguousStrides(zero.sizes);
-      TD_ASSIGN_OR_RETURN(rt::Tensor grad, recorder_.dispatcher().Empty(zero));
-      const rt::Operand fill[] = {{grad.get(), {}}, {nullptr, Scalar(0)}};
-      TD_RETURN_IF_ERROR(recorder_.Call(*OpTable::Get().Find("fill_"), fill, {}, true).status());
-      meta.grad = std::move(grad);
+      TD_ASSIGN_OR_RETURN(meta.grad, ZeroGradient(*leaf));
     }
     table_.Put(command.outputs(i + 1), meta.grad);
   }
@@ -344,11 +348,16 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
   rt::BackwardOptions options;
   options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
   options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
+  options.allow_unused = (command.flags() & v1::COMMAND_FLAG_ALLOW_UNUSED) != 0;
   TD_ASSIGN_OR_RETURN(std::vector<rt::Tensor> grads,
                       engine_.Grad(all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n), options));
   // 0: the client knows that none flows there.
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (command.outputs(static_cast<int>(i)) != 0 && !grads[i]) {
+    if (command.outputs(static_cast<int>(i)) == 0) continue;
+    if (!grads[i] && options.allow_unused) {
+      TD_ASSIGN_OR_RETURN(grads[i], ZeroGradient(*inputs[2 * n + i]));
+    }
+    if (!grads[i]) {
       return AutogradError(
           "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
           "is the desired behavior.");

@@ -59,6 +59,7 @@ class Executor {
   Outcome RunWithTensors(const v1::Command& command, uint64_t seq, v1::EventBatch* events);
   static absl::Status SetRequiresGrad(const std::vector<rt::Tensor>& tensors, bool on);
   absl::Status RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
+  absl::StatusOr<rt::Tensor> ZeroGradient(const rt::TensorImpl& tensor);
   absl::Status RunGrad(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
   absl::Status RunWrite(const v1::Command& command);
   absl::Status RunUpload(const v1::Command& command);
