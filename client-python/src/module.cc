@@ -204,6 +204,15 @@ NB_MODULE(_core, m) {
       row["samples"] = s.samples;
       row["inplace"] = s.has_inplace;
       row["differentiable"] = s.differentiable;
+      nb::list params, differentiable_inputs;
+      for (int p = 0; p < s.num_params; ++p) params.append(s.params[p].name);
+      for (int slot = 0; slot < s.num_inputs; ++slot) {
+        if (s.differentiable_inputs >> slot & 1) differentiable_inputs.append(s.input_params[slot]->name);
+      }
+      // A row's own gradient formula is that of its first result; those of a composite and of a list know all.
+      row["first_result_only"] = s.num_grads > 0 && !s.returns_list;
+      row["params"] = params;
+      row["differentiable_inputs"] = differentiable_inputs;
       row["random"] = s.kind == OpKind::kRandom;
       out.append(row);
     }

@@ -1,7 +1,8 @@
 """Calls from the op table's `sample` strings, as tensors of real PyTorch and of telensor at once.
 
 A sample is the argument list of a call: `T[2,3], dim=1`. `T` is the dtype under test, `T+` positive, `T1` within
-(-1, 1), `T01` within (0, 1); `f32[3]`, `f64[3]`, `b[2]` fix the dtype; `i64[4]<5` draws indices below 5.
+(-1, 1), `T01` within (0, 1); `f32[3]`, `f64[3]`, `b[2]` fix the dtype; `i64[4]<5` draws indices below 5. Later arguments
+may name the tensors before them: in `T[2,3], T[2], t0.amax(1)` t0 is the first.
 """
 
 import re
@@ -55,18 +56,23 @@ class Call:
 
     def arguments(self, convert):
         """(args, kwargs) with every tensor made by `convert`."""
-        names = {name: convert(value) for name, value in self.arrays.items()}
-        names["inf"] = float("inf")
-        names["float64"] = "float64"
-        namespace = dict(names)
-        call = lambda *args, **kwargs: (args, kwargs)
-        return eval(f"call({self.text})", {"call": call, **namespace})  # the table's own text, not a peer's
+        return self.arguments_of({name: convert(value) for name, value in self.arrays.items()})
+
+    def arguments_of(self, tensors):
+        """(args, kwargs) with the given tensors, by their names."""
+        namespace = {"inf": float("inf"), "float64": "float64", "call": lambda *args, **kwargs: (args, kwargs)}
+        return eval(f"call({self.text})", {**namespace, **tensors})  # the table's own text, not a peer's
+
+
+def draws(row):
+    """Whether an op's results are random."""
+    return row["random"] or row["base_name"] == "dropout"
 
 
 def cases(rows):
-    """(row, dtype, sample) for every sample of every public row."""
+    """(row, dtype, sample) for every sample of every row whose results are the same each time."""
     for row in rows:
-        if row["random"] or not row["samples"]:
+        if draws(row) or not row["samples"]:
             continue
         for dtype in DTYPES.get(row["dtypes"], ["int64"]):
             for sample in row["samples"].split("\n"):
