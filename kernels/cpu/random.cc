@@ -104,9 +104,23 @@ int Uniform(tt_call* call, double from, double to) {
   return DispatchFloating(call, call->outputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const C low = static_cast<C>(from), range = static_cast<C>(to) - low;
+    const C low = static_cast<C>(from), high = static_cast<C>(to), range = high - low;
     Fill<T, C>(call, call->outputs[0], [=](const Draws& draws, int64_t, int n, C* values) {
-      for (int i = 0; i < n; ++i) values[i] = low + range * PhiloxUniform(draws[i], C());
+      for (int i = 0; i < n; ++i) {
+        const C v = low + range * PhiloxUniformFor<T>(draws[i]);
+        // The sum, or what is kept of it, may have been rounded up to the bound.
+        values[i] = static_cast<C>(static_cast<T>(v)) < high ? v : low;
+      }
+    });
+    return TT_OK;
+  });
+}
+int Rand(tt_call* call) {
+  return DispatchFloating(call, call->outputs[0].dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    Fill<T, C>(call, call->outputs[0], [](const Draws& draws, int64_t, int n, C* values) {
+      for (int i = 0; i < n; ++i) values[i] = PhiloxUniformFor<T>(draws[i]);
     });
     return TT_OK;
   });
@@ -122,15 +136,8 @@ int Normal(tt_call* call, double mean, double std) {
   });
 }
 
-int Rand(tt_call* call) { return Uniform(call, 0, 1); }
 int Randn(tt_call* call) { return Normal(call, 0, 1); }
-int UniformInPlace(tt_call* call) {
-  if (!(call->attrs[0].f <= call->attrs[1].f)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",
-                call->attrs[0].f, call->attrs[1].f);
-  }
-  return Uniform(call, call->attrs[0].f, call->attrs[1].f);
-}
+int UniformInPlace(tt_call* call) { return Uniform(call, call->attrs[0].f, call->attrs[1].f); }
 int NormalInPlace(tt_call* call) {
   if (!(call->attrs[1].f >= 0)) {
     return Fail(call, TT_INVALID_ARGUMENT, "normal expects std >= 0.0, but found std %g", call->attrs[1].f);

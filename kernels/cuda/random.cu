@@ -17,18 +17,19 @@ struct UniformAt {
   Draw draw;
   Locator places;
   T* out;
-  ComputeType<T> low, range;
+  ComputeType<T> low, high, range;
   __device__ void operator()(int64_t i) const {
     using R = ComputeType<T>;
     // Not contracted to a fused product: the CPU rounds both steps.
-    const R u = PhiloxUniform(draw(i), R());
+    const R u = PhiloxUniformFor<T>(draw(i));
     R v;
     if constexpr (std::is_same_v<R, float>) {
       v = __fadd_rn(low, __fmul_rn(range, u));
     } else {
       v = __dadd_rn(low, __dmul_rn(range, u));
     }
-    out[places(i)] = static_cast<T>(v);
+    // The sum, or what is kept of it, may have been rounded up to the bound.
+    out[places(i)] = static_cast<T>(Widen(static_cast<T>(v)) < high ? v : low);
   }
 };
 int Uniform(tt_call* call, double from, double to) {
@@ -36,9 +37,9 @@ int Uniform(tt_call* call, double from, double to) {
   return DispatchFloating(call, out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using R = ComputeType<T>;
-    const R low = static_cast<R>(from);
+    const R low = static_cast<R>(from), high = static_cast<R>(to);
     return ForEach(call, out.numel,
-                   UniformAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low, static_cast<R>(to) - low});
+                   UniformAt<T>{DrawOf(call), Locator(out), static_cast<T*>(out.data), low, high, high - low});
   });
 }
 
@@ -62,13 +63,7 @@ int Normal(tt_call* call, double mean, double std) {
 
 int Rand(tt_call* call) { return Uniform(call, 0, 1); }
 int Randn(tt_call* call) { return Normal(call, 0, 1); }
-int UniformInPlace(tt_call* call) {
-  if (!(call->attrs[0].f <= call->attrs[1].f)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",
-                call->attrs[0].f, call->attrs[1].f);
-  }
-  return Uniform(call, call->attrs[0].f, call->attrs[1].f);
-}
+int UniformInPlace(tt_call* call) { return Uniform(call, call->attrs[0].f, call->attrs[1].f); }
 int NormalInPlace(tt_call* call) {
   if (!(call->attrs[1].f >= 0)) {
     return Fail(call, TT_INVALID_ARGUMENT, "normal expects std >= 0.0, but found std %g", call->attrs[1].f);

@@ -174,9 +174,52 @@ TD_RULE(DTypeRandint) {
   return absl::OkStatus();
 }
 
-TD_RULE(DTypeOrInt64) {
-  const DType dtype = GivenOr(args.Attr(0), DType::kInt64);
-  if (dtype == DType::kBool) return NotImplemented(PublicName(args), dtype);
+// (n, dtype)
+TD_RULE(DTypeRandperm) {
+  const int64_t n = args.Int(0);
+  const DType dtype = GivenOr(args.Attr(1), DType::kInt64);
+  int64_t most = std::numeric_limits<int64_t>::max();  // how many integers from zero on it tells apart
+  switch (dtype) {
+    case DType::kBool: return NotImplemented(PublicName(args), dtype);
+    case DType::kUInt8: most = 256; break;
+    case DType::kInt8: most = 128; break;
+    case DType::kInt16: most = 32768; break;
+    case DType::kInt32: most = int64_t{1} << 31; break;
+    case DType::kBFloat16: most = (1 << 8) + 1; break;
+    case DType::kFloat16: most = (1 << 11) + 1; break;
+    case DType::kFloat32: most = (1 << 24) + 1; break;
+    case DType::kFloat64: most = (int64_t{1} << 53) + 1; break;
+    default: break;
+  }
+  if (n > most && IsFloating(dtype)) {
+    return InvalidArgument("n cannot be greater than ", most, " for ", Title(dtype), " type.");
+  }
+  if (n > most) return InvalidArgument("value cannot be converted to type ", View(DTypeName(dtype)), "_t without overflow");
+  out->outputs[output].dtype = dtype;
+  return absl::OkStatus();
+}
+
+// (self, from, to)
+TD_RULE(DTypeUniform) {
+  const DType dtype = args.Tensor(0)->dtype;
+  TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
+  const double from = args.Attr(1).f(), to = args.Attr(2).f();
+  double most = std::numeric_limits<double>::max();
+  switch (dtype) {
+    case DType::kFloat16: most = 65504; break;
+    case DType::kBFloat16: most = 3.3895313892515355e38; break;
+    case DType::kFloat32: most = std::numeric_limits<float>::max(); break;
+    default: break;
+  }
+  if (!(std::abs(from) <= most)) return InvalidArgument("from is out of bounds for ", CppName(dtype));
+  if (!(std::abs(to) <= most)) return InvalidArgument("to is out of bounds for ", CppName(dtype));
+  if (!(from <= to)) {
+    return InvalidArgument("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  }
+  if (!(to - from <= most)) {
+    return InvalidArgument("uniform_ expects to-from <= std::numeric_limits<", Title(dtype), ">::max(), but found to=", to,
+                           " and from=", from, " which result in to-from to exceed the limit");
+  }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
 }

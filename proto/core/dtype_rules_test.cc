@@ -208,6 +208,11 @@ TEST(DtypeRules, Errors) {
        "RuntimeError: norm(): input dtype should be either floating point or complex. Got Long instead."},
       {"argmax", {B({2})}, "RuntimeError: \"argmax_cpu\" not implemented for 'Bool'"},
       {"uniform_", {I({2})}, "RuntimeError: \"uniform__cpu\" not implemented for 'Long'"},
+      {"uniform_", {F({2}), 1.0, 0.0},
+       "RuntimeError: uniform_ expects to return a [from, to) range, but found from=1 > to=0"},
+      {"uniform_", {H({2}), 0.0, 1e5}, "RuntimeError: to is out of bounds for c10::Half"},
+      {"randperm", {257, DType::kUInt8}, "RuntimeError: value cannot be converted to type uint8_t without overflow"},
+      {"randperm", {2050, DType::kFloat16}, "RuntimeError: n cannot be greater than 2049 for Half type."},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }

@@ -156,19 +156,34 @@ TD_RULE(ShapeCount) {
   return absl::OkStatus();
 }
 
+// (start, end, step, dtype)
 TD_RULE(ShapeArange) {
   const double start = args.Attr(0).f(), end = args.Attr(1).f(), step = args.Attr(2).f();
   if (!std::isfinite(start) || !std::isfinite(end)) return InvalidArgument("unsupported range: ", start, " -> ", end);
-  if (!(step != 0)) return InvalidArgument("step must be nonzero");
-  if ((step > 0 && end < start) || (step < 0 && end > start)) {
+  bool integral = !args.Attr(3).none() && !IsFloating(args.Attr(3).dtype());
+  if (args.Attr(3).none()) {
+    integral = true;
+    for (int k = 0; k < 3; ++k) integral &= args.Attr(k).kind() == Value::Kind::kInt;
+  }
+  // Of an integer dtype, bounds and step lose their fractions; but int64 alone counts by what is left.
+  int64_t whole[3] = {};
+  for (int k = 0; k < 3 && integral; ++k) {
+    const Value& v = args.Attr(k);
+    if (v.kind() == Value::Kind::kFloat && !(std::abs(v.f()) < 0x1p63)) {
+      return InvalidArgument("value cannot be converted to type int64_t without overflow");
+    }
+    whole[k] = v.kind() == Value::Kind::kFloat ? static_cast<int64_t>(v.f()) : args.Int(k);
+  }
+  if (!(integral ? whole[2] != 0 : step != 0)) return InvalidArgument("step must be nonzero");
+  if (integral ? (step > 0 && whole[1] < whole[0]) || (step < 0 && whole[1] > whole[0])
+               : (step > 0 && end < start) || (step < 0 && end > start)) {
     return InvalidArgument("upper bound and larger bound inconsistent with step sign");
   }
   double count;
-  if (args.Attr(0).kind() == Value::Kind::kInt && args.Attr(1).kind() == Value::Kind::kInt &&
-      args.Attr(2).kind() == Value::Kind::kInt) {
+  if (integral && (args.Attr(3).none() || args.Attr(3).dtype() == DType::kInt64)) {
     // Exact where doubles are not.
-    const __int128 span = static_cast<__int128>(args.Int(1)) - args.Int(0);
-    const __int128 by = args.Int(2);
+    const __int128 span = static_cast<__int128>(whole[1]) - whole[0];
+    const __int128 by = whole[2];
     count = static_cast<double>((span + (by > 0 ? by - 1 : by + 1)) / by);
   } else {
     count = std::ceil((end - start) / step);

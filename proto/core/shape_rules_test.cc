@@ -23,6 +23,10 @@ TEST(ShapeRules, Creation) {
       {"arange", {0.5, 3.0, 0.25}, "float32[10]"},
       {"arange", {5, 0, -2}, "int64[3]"},
       {"arange", {0, 0}, "int64[0]"},
+      {"arange", {0, 5.5, 1.5, DType::kInt64}, "int64[5]"},
+      {"arange", {0, 5.5, 1.5, DType::kInt32}, "int32[4]"},
+      {"arange", {0, 5.5, 1.5, DType::kFloat32}, "float32[4]"},
+      {"arange", {0, 5, 0.5, DType::kInt64}, "RuntimeError: step must be nonzero"},
       {"arange", {0, 5, 1, DType::kFloat16}, "float16[5]"},
       {"arange.end", {5}, "int64[5]"},
       {"arange.end", {4.5}, "float32[5]"},
@@ -38,6 +42,7 @@ TEST(ShapeRules, Creation) {
       {"randint", {0, 256, Ints{2}, DType::kUInt8}, "uint8[2]"},
       {"randint", {0, 2, Ints{2}, DType::kBool}, "bool[2]"},
       {"randperm", {4}, "int64[4]"},
+      {"randperm", {256, DType::kUInt8}, "uint8[256]"},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }

@@ -60,7 +60,7 @@ class Call:
 
     def arguments_of(self, tensors):
         """(args, kwargs) with the given tensors, by their names."""
-        namespace = {"inf": float("inf"), "float64": "float64", "call": lambda *args, **kwargs: (args, kwargs)}
+        namespace = {"inf": float("inf"), "float64": "float64", "int64": "int64", "int32": "int32", "call": lambda *args, **kwargs: (args, kwargs)}
         return eval(f"call({self.text})", {**namespace, **tensors})  # the table's own text, not a peer's
 
 

@@ -72,7 +72,7 @@ def oracle_results(oracle, call):
 
 def named(args, kwargs, module):
     """dtype names to dtype objects."""
-    swap = lambda v: getattr(module, v) if v == "float64" else v
+    swap = lambda v: getattr(module, v) if v in ("float64", "int64", "int32") else v
     return [swap(a) for a in args], {k: swap(v) for k, v in kwargs.items()}
 
 
