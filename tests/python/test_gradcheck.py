@@ -169,6 +169,32 @@ def test_double_backward_as_torch(row, sample):
         torch.testing.assert_close(g, w, rtol=1e-9, atol=1e-11)
 
 
+ZEROS = [[], [1], [0, 3], [0, 1, 2], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("dim", [None, 0, -1])
+@pytest.mark.parametrize("zeros", ZEROS)
+def test_prod_of_zeros(zeros, dim):
+    """The first row has zeros at the given places, the second has none."""
+    values = torch.tensor([[0.5, -1.5, 2.0, 1.25], [1.5, 0.75, -0.5, 2.5]], dtype=torch.float64)
+    values[0, zeros] = 0
+    results = []
+    for module, convert in ((torch, lambda t: t.clone().requires_grad_()), (telensor, lambda t: to_telensor(t, True))):
+        product = lambda x: (x.prod() if dim is None else x.prod(dim),)
+        results.append(double_backward(module, product, [convert(values)]))
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want)
+    # Differences of a product are exact but for rounding, at zeros too.
+    run = lambda x: x.prod() if dim is None else x.prod(dim, keepdim=True)
+    assert gradcheck(run, [to_telensor(values, True)]) and gradgradcheck(run, [to_telensor(values, True)])
+
+
+def test_prod_of_a_zero_number():
+    x = telensor.zeros((), requires_grad=True)
+    x.prod().backward()
+    assert x.grad.item() == 1
+
+
 def test_a_wrong_gradient_is_found():
     x = telensor.tensor([0.5, -1.5], dtype=telensor.float64, requires_grad=True)
     with pytest.raises(GradcheckError):
