@@ -40,7 +40,7 @@ struct Math<float> {
   TT_FN static W Expm1(W x) {
     x = Limit(x, -709.1, 700.0);
     const Reduced r = ReduceExp(x);
-    return Fma(r.expm1, r.scale, r.scale - 1);
+    return ::copysign(Fma(r.expm1, r.scale, r.scale - 1), x);
   }
   TT_FN static W Log(W x) {
     const Parts p = Split(x);
@@ -55,7 +55,7 @@ struct Math<float> {
     const Parts p = Split(1 + x);
     // Near zero, 1 + x has lost digits of x.
     const W f = p.exponent == 0 ? x : p.mantissa - 1;
-    return Special(1 + x, Fma(p.exponent, kLn2, Log1pSmall(f)));
+    return ::copysign(Special(1 + x, Fma(p.exponent, kLn2, Log1pSmall(f))), x);
   }
   TT_FN static W Sinh(W x) {
     const W e = Expm1(::fabs(x));
@@ -68,7 +68,7 @@ struct Math<float> {
   TT_FN static W Tanh(W x) {
     const Reduced r = ReduceExp(Limit(2 * x, -40, 40));
     const W e = Fma(r.expm1, r.scale, r.scale - 1);
-    return e / (e + 2);
+    return ::copysign(e / (e + 2), x);
   }
   TT_FN static W Erf(W x) {
     W z = x * x;
@@ -88,7 +88,7 @@ struct Math<float> {
     // 1 - erf(4) is below half a float's last place.
     return x * x >= 16 ? ::copysign(1.0, x) : r;
   }
-  TT_FN static W Sin(W x) { return Quadrant(x, 0); }
+  TT_FN static W Sin(W x) { return x == 0 ? x : Quadrant(x, 0); }
   TT_FN static W Cos(W x) { return Quadrant(x, 1); }
   TT_FN static W Tan(W x) { return Sin(x) / Cos(x); }
   TT_FN static W Asin(W x) { return Atan2(x, ::sqrt((1 - x) * (1 + x))); }

@@ -27,7 +27,6 @@ using WrapType = typename Wrapping<T>::type;
       return static_cast<T>(expression); \
     }                                    \
   };
-TT_UNARY(Neg, WrapType<T>(0) - WrapType<T>(x))
 TT_UNARY(Square, WrapType<T>(x) * WrapType<T>(x))
 TT_UNARY(Sqrt, std::sqrt(x))
 TT_UNARY(Rsqrt, T(1) / std::sqrt(x))
@@ -38,6 +37,14 @@ TT_UNARY(Silu, x / (T(1) + Math<T>::ExpShort(-x)))
 TT_UNARY(Relu, x < T(0) ? T(0) : x)
 TT_UNARY(Sign, (x > T(0)) - (x < T(0)))
 #undef TT_UNARY
+
+struct Neg {
+  template <typename T>
+  TT_FN T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) return -x;  // of zero too
+    return static_cast<T>(WrapType<T>(0) - WrapType<T>(x));
+  }
+};
 
 // By way of the type that Math computes in; rounded once.
 #define TT_UNARY_MATH(Name, expression)  \
@@ -150,9 +157,11 @@ struct Softplus {
 template <typename C>
 struct Clamp {
   C low, high;
+  bool undefined = false;  // a limit is NaN, and so is every result
   TT_FN C operator()(C x) const {
     x = x < low ? low : x;
-    return x > high ? high : x;
+    x = x > high ? high : x;
+    return undefined ? low + high : x;
   }
 };
 

@@ -166,7 +166,7 @@ struct MaximumMagnitude : Maximum {
   template <typename V> static void Step(V& a, const V& x) { Maximum::Step(a, x < V{} ? V(-x) : x); }
 };
 struct MinimumMagnitude : Minimum {
-  template <typename V> static void Step(V& a, const V& x) { Minimum::Step(a, x < V{} ? V(-x) : x); }
+  template <typename V> static void Step(V& a, const V& x) { Minimum::Step(a, x <= V{} ? V(V{} - x) : x); }
 };
 
 template <typename S, typename C>
@@ -206,7 +206,7 @@ C FoldRun(const C* x, int64_t n, C acc) {
   return acc;
 }
 
-enum class Last { kAsIs, kDivide, kSquareRoot, kRoot };
+enum class Last { kAsIs, kDivide, kSquareRoot, kRoot, kRootOfMean };
 
 // A reduction that folds elements one by one: compute type, wider total, identity, and what is done to the total.
 // `output` is the number of the output worked on, `at` the position of the first element among the reduced ones.
@@ -241,6 +241,7 @@ struct Fold {
       switch (last) {
         case Last::kDivide: return total / operand;
         case Last::kSquareRoot: return std::sqrt(total);
+        case Last::kRootOfMean: return std::sqrt(total / operand);
         case Last::kRoot: return std::pow(total, 1 / operand);
         default: break;
       }
@@ -540,28 +541,26 @@ int All(tt_call* call) { return ReduceBy(call, call->attrs[0], Fold<And, uint8_t
 int Norm(tt_call* call) {
   const double p = call->attrs[0].f;
   const tt_value& dim = call->attrs[1];
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   if (p == 2) return ReduceBy(call, dim, Fold<AddSquare, double, double>{0, Last::kSquareRoot});
   if (p == 1) return ReduceBy(call, dim, Fold<AddMagnitude, double, double>{0});
   if (p == 0) return ReduceBy(call, dim, Fold<AddNonzero, double, double>{0});
-  if (p == infinity) return ReduceBy(call, dim, Fold<MaximumMagnitude, double, double>{0});
-  if (p == -infinity) return ReduceBy(call, dim, Fold<MinimumMagnitude, double, double>{infinity});
+  if (p == HUGE_VAL) return ReduceBy(call, dim, Fold<MaximumMagnitude, double, double>{0});
+  if (p == -HUGE_VAL) return ReduceBy(call, dim, Fold<MinimumMagnitude, double, double>{HUGE_VAL});
   return ReduceBy(call, dim, AddPower{{0, Last::kRoot, p}});
 }
 
 // Two passes: the means, then the distances from them.
+template <Last kLast>
 int Variance(tt_call* call) {
   Plan plan;
   MakePlan(call->inputs[0], DimMask(call->attrs[0], call->inputs[0].rank), false, &plan);
   double small[64], *mean = small;
   if (plan.outputs > 64) mean = static_cast<double*>(call->workspace(call, plan.outputs * sizeof(double)));
   if (mean == nullptr) return TT_OUT_OF_MEMORY;
-  const double n = static_cast<double>(plan.count);
-  const Fold<Add, double, double> average{0, Last::kDivide, n, mean};
-  const int code = Reducer(plan, average, call->inputs[0]).Run(call);
+  const double n = static_cast<double>(plan.count), divisor = std::max(0.0, n - static_cast<double>(call->attrs[1].i));
+  const int code = Reducer(plan, Fold<Add, double, double>{0, Last::kDivide, n, mean}, call->inputs[0]).Run(call);
   if (code != TT_OK) return code;
-  const AddDeviation spread{{0, Last::kDivide, std::max(0.0, n - static_cast<double>(call->attrs[1].i))}, mean};
-  return Reducer(plan, spread, call->inputs[0]).Run(call);
+  return Reducer(plan, AddDeviation{{0, kLast, divisor}, mean}, call->inputs[0]).Run(call);
 }
 
 // Without values (argmax, argmin) the dimension may be None: all of them, flattened.
@@ -592,7 +591,8 @@ void AppendReductionKernels(KernelList* list) {
   list->push_back({"argmin", TT_FLOATING | TT_INTEGER, ArgExtremum<false, false>});
   list->push_back({"any", TT_ALL_DTYPES, Any});
   list->push_back({"all", TT_ALL_DTYPES, All});
-  list->push_back({"_var", TT_FLOATING, Variance});
+  list->push_back({"_var", TT_FLOATING, Variance<Last::kDivide>});
+  list->push_back({"_std", TT_FLOATING, Variance<Last::kRootOfMean>});
   list->push_back({"_norm", TT_FLOATING, Norm});
 }
 

@@ -80,6 +80,7 @@ int Clamp(tt_call* call) {
     if constexpr (std::is_floating_point_v<C>) {
       clamp.low = low.kind != 0 ? static_cast<C>(low.f) : -Limits::infinity();
       clamp.high = high.kind != 0 ? static_cast<C>(high.f) : Limits::infinity();
+      clamp.undefined = f::IsNan(clamp.low) || f::IsNan(clamp.high);
     } else {
       // A limit beyond the dtype's range limits as the end of the range does.
       const auto within = [](int64_t v) {

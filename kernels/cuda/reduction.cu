@@ -1,4 +1,4 @@
-// Sums and what is made of them: sum, mean, _prod, any, all, _var, _norm.
+// Sums and what is made of them: sum, mean, _prod, any, all, _var, _std, _norm.
 #include "kernels/cuda/reduction.cuh"
 
 namespace telensor::cuda {
@@ -58,6 +58,7 @@ struct VarianceOf {
   using Acc = Moments;
   T* out;
   double correction;
+  bool root;
   __device__ Acc Identity() const { return {0, 0, 0}; }
   __device__ void Step(Acc& a, In value, int64_t) const {
     const double v = static_cast<double>(Widen(value));
@@ -77,7 +78,10 @@ struct VarianceOf {
     a.squares += b.squares + d * d * (a.n * (b.n / n));
     a.n = n;
   }
-  __device__ void Store(int64_t i, const Acc& a) const { out[i] = Narrow<T>(a.squares / fmax(0.0, a.n - correction)); }
+  __device__ void Store(int64_t i, const Acc& a) const {
+    const double variance = a.squares / fmax(0.0, a.n - correction);
+    out[i] = Narrow<T>(root ? sqrt(variance) : variance);
+  }
 };
 
 template <typename T>
@@ -152,12 +156,13 @@ int Truth(tt_call* call) {
   });
 }
 
+template <bool kRoot>
 int Variance(tt_call* call) {
   const tt_tensor& in = call->inputs[0];
   return DispatchFloating(call, in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return Reduce(call, VarianceOf<T>{static_cast<T*>(call->outputs[0].data), static_cast<double>(call->attrs[1].i)},
-                  in, DimMask(call->attrs[0], in.rank), false);
+    const double correction = static_cast<double>(call->attrs[1].i);
+    return Reduce(call, VarianceOf<T>{static_cast<T*>(call->outputs[0].data), correction, kRoot}, in, DimMask(call->attrs[0], in.rank), false);
   });
 }
 
@@ -186,7 +191,8 @@ void AppendReductionKernels(KernelList* list) {
   list->push_back({"_prod", TT_ALL_DTYPES, OnDevice<Product>});
   list->push_back({"any", TT_ALL_DTYPES, OnDevice<Truth<false>>});
   list->push_back({"all", TT_ALL_DTYPES, OnDevice<Truth<true>>});
-  list->push_back({"_var", TT_FLOATING, OnDevice<Variance>});
+  list->push_back({"_var", TT_FLOATING, OnDevice<Variance<false>>});
+  list->push_back({"_std", TT_FLOATING, OnDevice<Variance<true>>});
   list->push_back({"_norm", TT_FLOATING, OnDevice<Norm>});
 }
 
