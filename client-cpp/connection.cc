@@ -1,6 +1,14 @@
 #include "client-cpp/connection.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "proto/core/op_schema.h"
@@ -33,9 +41,48 @@ class GrpcStream final : public CommandStream {
   std::unique_ptr<grpc::ClientReaderWriter<v1::CommandBatch, v1::EventBatch>> stream_;
 };
 
+// A socket that gRPC owns, known again by what it is: its number may have been given to another file since.
+class SocketIdentity {
+ public:
+  explicit SocketIdentity(int fd) : fd_(fd) {
+    if (fd_ >= 0 && fstat(fd_, &info_) != 0) fd_ = -1;
+  }
+  void CloseInChild() const {
+    struct stat now;
+    if (fd_ >= 0 && fstat(fd_, &now) == 0 && now.st_dev == info_.st_dev && now.st_ino == info_.st_ino) close(fd_);
+  }
+
+ private:
+  int fd_;
+  struct stat info_ = {};
+};
+
+// -1, with errno, where nobody listens.
+int ConnectUnix(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
 class GrpcConnection final : public Connection {
  public:
-  explicit GrpcConnection(std::shared_ptr<grpc::Channel> channel) : stub_(v1::Telensor::NewStub(std::move(channel))) {}
+  GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
+      : socket_(fd), stub_(v1::Telensor::NewStub(std::move(channel))) {}
+  void AbandonInChild() override { socket_.CloseInChild(); }
 
   absl::Status OpenSession(const std::string& client_name) {
     v1::OpenSessionRequest request;
@@ -94,6 +141,7 @@ class GrpcConnection final : public Connection {
   }
 
  private:
+  SocketIdentity socket_;
   std::unique_ptr<v1::Telensor::Stub> stub_;
   v1::OpenSessionResponse session_;
 };
@@ -102,12 +150,21 @@ class GrpcConnection final : public Connection {
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& address, const std::string& client_name) {
   grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   // A channel of its own: sessions don't share a connection, nor what clogs it.
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  auto connection = std::make_unique<GrpcConnection>(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args));
+  std::unique_ptr<GrpcConnection> connection;
+  if (address.rfind("unix:", 0) == 0) {
+    // Connected by hand: a session ends with its connection, so there is nothing to reconnect to. The kernel tells of
+    // the server's end; pings would only end a session whose process was stopped for a while.
+    const int fd = ConnectUnix(address.substr(std::strlen("unix:")));
+    if (fd < 0) return absl::UnavailableError(absl::StrCat("no server answers at ", address, ": ", strerror(errno)));
+    connection = std::make_unique<GrpcConnection>(grpc::CreateCustomInsecureChannelFromFd("telensord", fd, args), fd);
+  } else {
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    connection = std::make_unique<GrpcConnection>(
+        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args), -1);
+  }
   if (absl::Status status = connection->OpenSession(client_name); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("cannot open a session with ", address, ": ", status.message()));
   }

@@ -23,6 +23,8 @@ class Connection {
   virtual absl::Status Upload(uint64_t handle, const char* data, size_t bytes) = 0;
   virtual absl::StatusOr<std::string> Download(uint64_t read_seq, size_t bytes) = 0;
   virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
+  // In a forked child: gives up its copy of the socket, which would keep the session after its owner's end.
+  virtual void AbandonInChild() = 0;
 };
 
 }  // namespace telensor::client

@@ -112,6 +112,11 @@ absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(const std:
   return server;
 }
 
+void EmbeddedServer::AbandonInChild() {
+  if (owner_fd_ >= 0) close(owner_fd_);
+  owner_fd_ = -1;
+}
+
 EmbeddedServer::~EmbeddedServer() {
   if (owner_fd_ >= 0) close(owner_fd_);
   if (pid_ > 0) {

@@ -19,6 +19,8 @@ class EmbeddedServer {
   EmbeddedServer(const EmbeddedServer&) = delete;
 
   const std::string& address() const { return address_; }
+  // In a forked child: gives up its end of the pipe, which would keep the server after its owner's end.
+  void AbandonInChild();
 
  private:
   EmbeddedServer() = default;

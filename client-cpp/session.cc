@@ -103,7 +103,7 @@ absl::StatusOr<Session*> Session::Open(const std::string& address) {
   TD_ASSIGN_OR_RETURN(session->connection_, Connection::Open(session->address_, g_client_name));
   TD_RETURN_IF_ERROR(session->MapOps());
   session->batcher_ = std::make_unique<OpBatcher>(session->connection_->OpenStream());
-  pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+  pthread_atfork(nullptr, nullptr, &Session::AfterForkInChild);
   const char* sync = std::getenv("TELENSOR_SYNC");
   session->sync_ = sync != nullptr && sync[0] == '1';
   uint64_t seed = 0;
@@ -132,6 +132,21 @@ absl::Status Session::MapOps() {
   }
   return absl::OkStatus();
 }
+
+void Session::AfterForkInChild() {
+  g_forked = true;
+  Session* session = Existing();
+  if (session == nullptr) return;
+  if (session->server_ != nullptr) session->server_->AbandonInChild();
+  session->connection_->AbandonInChild();
+}
+
+absl::StatusOr<v1::GetStatusResponse> Session::GetStatus() {
+  TD_RETURN_IF_ERROR(CheckUsable());
+  return connection_->GetStatus();
+}
+
+BatcherStats Session::stats() { return CheckUsable().ok() ? batcher_->stats() : BatcherStats(); }
 
 absl::Status Session::CheckUsable() const {
   if (__builtin_expect(!g_forked.load(std::memory_order_relaxed), 1)) return absl::OkStatus();

@@ -52,19 +52,22 @@ class Session {
 
   int default_device() const { return static_cast<int>(connection_->session().default_device()); }
   const v1::OpenSessionResponse& description() const { return connection_->session(); }
-  absl::StatusOr<v1::GetStatusResponse> GetStatus() { return connection_->GetStatus(); }
-  BatcherStats stats() { return batcher_->stats(); }
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  // None in a forked child.
+  BatcherStats stats();
   const std::string& address() const { return address_; }
 
  private:
   Session() = default;
   absl::Status CheckUsable() const;
+  static void AfterForkInChild();
   absl::Status MapOps();
   void Record(const OpSchema& schema, absl::Span<const Operand> inputs, bool in_place, TensorRefs* results);
   absl::Status CheckInPlaceAllowed(const TensorState* self) const;
   void FillCommand(v1::Command* command, const OpSchema& schema, absl::Span<const Operand> inputs,
                    absl::Span<const Value* const> attrs, bool in_place);
   absl::Status AfterCommand(uint64_t seq);
+  absl::Status OfTransfer(const absl::Status& status);
   struct Walk;
   // The node that stands for the server's record of a backward pass.
   static NodeRef HistoryOf(const Walk& walk, absl::Span<TensorState* const> gradients);

@@ -10,6 +10,13 @@ constexpr size_t kInlineBytes = 32 * 1024;  // larger tensors ride a stream of t
 
 }  // namespace
 
+absl::Status Session::OfTransfer(const absl::Status& status) {
+  if (status.ok()) return status;
+  // Where the connection broke, a side stream's own words tell less.
+  const absl::Status connection = batcher_->connection_status();
+  return connection.ok() ? status : connection;
+}
+
 absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& meta) {
   TD_RETURN_IF_ERROR(CheckUsable());
   const size_t bytes = static_cast<size_t>(meta.bytes());
@@ -35,7 +42,7 @@ absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& 
   }
   if (bytes > kInlineBytes) {
     batcher_->Flush();
-    TD_RETURN_IF_ERROR(connection_->Upload(handle, static_cast<const char*>(data), bytes));
+    TD_RETURN_IF_ERROR(OfTransfer(connection_->Upload(handle, static_cast<const char*>(data), bytes)));
   }
   TD_RETURN_IF_ERROR(AfterCommand(seq));
   return result;
@@ -53,7 +60,11 @@ absl::StatusOr<std::string> Session::ToHost(TensorState* tensor) {
   TD_ASSIGN_OR_RETURN(v1::ReadResult result, batcher_->WaitRead(seq));
   TD_RETURN_IF_ERROR(batcher_->TakeError());
   const size_t bytes = static_cast<size_t>(tensor->meta.bytes());
-  if (result.too_large()) return connection_->Download(seq, bytes);
+  if (result.too_large()) {
+    absl::StatusOr<std::string> data = connection_->Download(seq, bytes);
+    TD_RETURN_IF_ERROR(OfTransfer(data.status()));
+    return data;
+  }
   if (result.data().size() != bytes) return absl::DataLossError("the server sent another number of bytes than the tensor has");
   return std::move(*result.mutable_data());
 }
@@ -71,6 +82,7 @@ absl::Status Session::Synchronize() {
 }
 
 absl::Status Session::Seed(uint64_t seed) {
+  TD_RETURN_IF_ERROR(CheckUsable());
   OpBatcher::Appender append(batcher_.get());
   append.command()->set_kind(v1::Command::KIND_SEED);
   append.command()->set_seed(seed);

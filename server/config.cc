@@ -15,30 +15,35 @@
 namespace telensor::server {
 namespace {
 
-// One setting: where it lives in the file and how its value is taken.
-using Setter = std::function<bool(const toml::node&, Config*)>;
+// How a setting's value is taken. Gives what the value must be, or nothing where it was taken.
+using Setter = std::function<std::string(const toml::node&, Config*)>;
 
 template <typename T>
 Setter Number(T Config::*field) {
   return [field](const toml::node& node, Config* config) {
+    constexpr uint64_t kMost = std::min<uint64_t>(std::numeric_limits<T>::max(), std::numeric_limits<int64_t>::max());
     const auto value = node.value_exact<int64_t>();
-    if (!value || *value < 0 || static_cast<uint64_t>(*value) > std::numeric_limits<T>::max()) return false;
+    if (!value || *value < 0 || static_cast<uint64_t>(*value) > kMost) {
+      return absl::StrCat("a whole number of at least 0 and at most ", kMost);
+    }
     config->*field = static_cast<T>(*value);
-    return true;
+    return std::string();
   };
 }
 Setter Text(std::string Config::*field) {
-  return [field](const toml::node& node, Config* config) {
+  return [field](const toml::node& node, Config* config) -> std::string {
     const auto value = node.value_exact<std::string>();
-    if (value) config->*field = *value;
-    return value.has_value();
+    if (!value) return "text in quotes";
+    config->*field = *value;
+    return "";
   };
 }
 Setter Flag(bool Config::*field) {
-  return [field](const toml::node& node, Config* config) {
+  return [field](const toml::node& node, Config* config) -> std::string {
     const auto value = node.value_exact<bool>();
-    if (value) config->*field = *value;
-    return value.has_value();
+    if (!value) return "true or false";
+    config->*field = *value;
+    return "";
   };
 }
 
@@ -57,16 +62,16 @@ const std::map<std::string, std::map<std::string, Setter>>& Settings() {
   return *settings;
 }
 
-// "localhost", 127.*.*.* or [::1], with a port. A name that only begins like an address is none.
+// A name that only looks like a number could be anybody's, so numbers are read as numbers.
 bool IsLoopback(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return false;
   const std::string host = address.substr(0, colon);
-  int port;
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) return false;
-  in_addr v4;
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  return host == "localhost" || host == "[::1]";
+  uint32_t port;
+  if (address.size() - colon > 6 || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) return false;
+  in_addr number;
+  return host == "localhost" || host == "[::1]" ||
+         (inet_pton(AF_INET, host.c_str(), &number) == 1 && ntohl(number.s_addr) >> 24 == 127);
 }
 
 }  // namespace
@@ -91,8 +96,8 @@ absl::Status Config::ReadFile(const std::string& path, Config* config) {
         return absl::InvalidArgumentError(absl::StrCat(where, "unknown key '", std::string(key.str()), "' in [",
                                                        std::string(section.str()), "]"));
       }
-      if (!setting->second(value, config)) {
-        return absl::InvalidArgumentError(absl::StrCat(where, "'", std::string(key.str()), "' has a value of the wrong kind"));
+      if (const std::string want = setting->second(value, config); !want.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(where, "'", std::string(key.str()), "' must be ", want));
       }
     }
   }
@@ -108,10 +113,14 @@ absl::Status Config::Check() const {
       return absl::InvalidArgumentError(absl::StrCat("listen.tcp = '", tcp, "' is not a loopback address with a port"));
     }
   }
+  if (!socket.empty() && socket[0] != '/') {
+    return absl::InvalidArgumentError(absl::StrCat("the socket needs an absolute path, not ", socket));
+  }
   // sockaddr_un holds 107 characters.
   if (socket.size() > 107) return absl::InvalidArgumentError(absl::StrCat("the socket path is too long: ", socket));
-  if (max_sessions == 0 || max_handles == 0) return absl::InvalidArgumentError("limits must not be 0");
-  if (threads < 0) return absl::InvalidArgumentError("cpu.threads must not be negative");
+  if (max_sessions == 0) return absl::InvalidArgumentError("limits.max_sessions must be at least 1");
+  if (max_handles == 0) return absl::InvalidArgumentError("limits.max_handles must be at least 1");
+  if (threads < 0) return absl::InvalidArgumentError("cpu.threads must be at least 0");
   if (slice_us < 100) return absl::InvalidArgumentError("server.slice_us must be at least 100");
   if (log_format != "text" && log_format != "json") return absl::InvalidArgumentError("log.format is 'text' or 'json'");
   for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {

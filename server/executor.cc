@@ -69,6 +69,11 @@ Executor::Executor(std::vector<rt::Device*> devices, size_t memory_limit, Execut
 
 Executor::~Executor() = default;
 
+void Executor::Close() {
+  table_.Clear();
+  downloads_.clear();
+}
+
 Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand* out) {
   const TensorTable::Entry entry = table_.Find(handle);
   Resolved resolved;

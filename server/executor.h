@@ -32,6 +32,8 @@ class Executor {
   };
   // Carries out one command. What the client must hear is appended to `events`.
   Outcome Run(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events);
+  // Drops all tensors, and the graphs they hold. Nothing is run afterwards.
+  void Close();
 
   // The bytes a read was too large to send; gone with the call.
   absl::StatusOr<std::string> TakeDownload(uint64_t read_seq);

@@ -1,17 +1,18 @@
 // telensord: flags, logging, signals. Everything else is in libraries.
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
 
+#include "server/log.h"
 #include "server/server.h"
 #include "server/version.h"
 
@@ -31,17 +32,6 @@ void OnSignal(int) {
   [[maybe_unused]] const ssize_t n = write(g_signal_fd, &one, sizeof(one));
 }
 
-void SetUpLogging(const Config& config) {
-  auto logger = spdlog::stderr_color_mt("telensord");
-  if (config.log_format == "json") {
-    logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
-  } else {
-    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
-  }
-  logger->set_level(spdlog::level::from_str(config.log_level == "error" ? "err" : config.log_level));
-  spdlog::set_default_logger(logger);
-}
-
 // OpenMP's threads spin while they wait, which stalls everybody where cores are shared with clients and neighbours.
 // libgomp reads its settings when it is loaded, so they can only be given to a program that starts.
 void LimitSpinning(char** argv) {
@@ -56,6 +46,22 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument: return kExitConfig;
     default: return kExitDevice;
   }
+}
+
+// A private server's folder was made for it alone.
+void RemoveTraces(const std::string& path, bool and_folder) {
+  unlink(path.c_str());
+  if (and_folder) rmdir(path.substr(0, path.rfind('/')).c_str());
+}
+
+// A running kernel can't be interrupted: after a while the process ends under it.
+void EndInTime(const std::string& path, bool and_folder) {
+  std::thread([path, and_folder] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    spdlog::warn("an op still runs: ending all the same");
+    RemoveTraces(path, and_folder);
+    _exit(0);
+  }).detach();
 }
 
 }  // namespace
@@ -107,7 +113,7 @@ int main(int argc, char** argv) {
   if (check) std::cout << "the configuration is good\n";
   if (print || check) return 0;
 
-  SetUpLogging(config);
+  telensor::server::StartLog(config);
   g_signal_fd = eventfd(0, EFD_CLOEXEC);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -117,7 +123,8 @@ int main(int argc, char** argv) {
 
   absl::StatusOr<std::unique_ptr<telensor::server::Server>> server = telensor::server::Server::Start(config);
   if (!server.ok()) {
-    std::cerr << "telensord: " << server.status().message() << "\n";
+    spdlog::error("cannot start: {}", std::string(server.status().message()));
+    if (config.log_level == "off") std::cerr << "telensord: " << server.status().message() << "\n";
     return ExitCode(server.status());
   }
   spdlog::info("telensord {} listens on {}", telensor::server::kVersion, (*server)->address());
@@ -143,5 +150,9 @@ int main(int argc, char** argv) {
     second.join();
     spdlog::info(clean ? "all sessions have ended" : "sessions were cut");
   }
+  const std::string path = (*server)->address().substr(std::strlen("unix:"));
+  EndInTime(path, owner_fd >= 0);
+  server->reset();
+  RemoveTraces(path, owner_fd >= 0);
   return 0;
 }

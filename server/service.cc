@@ -46,13 +46,17 @@ grpc::Status TelensorService::Execute(grpc::ServerContext* context,
     while (session.NextEvents(&events)) {
       const bool sent = stream->Write(events);
       session.EventsSent();
-      if (!sent) break;
+      if (sent) continue;
+      // The reader may wait for room in a queue that nothing empties any more.
+      sessions_.Close(id);
+      break;
     }
   });
   v1::CommandBatch batch;
   absl::Status status;
   const auto send = [stream](const v1::EventBatch& events) { return stream->Write(events); };
-  while (status.ok() && stream->Read(&batch)) status = session.Submit(&batch, send);
+  const auto gone = [context] { return context->IsCancelled(); };
+  while (status.ok() && stream->Read(&batch)) status = session.Submit(&batch, send, gone);
   // The stream is the session's life for now: its end frees everything.
   sessions_.Close(id);
   writer.join();

@@ -10,7 +10,7 @@ constexpr absl::Duration kUploadPatience = absl::Seconds(30);
 
 }  // namespace
 
-Session::Session(std::string id, std::unique_ptr<Executor> executor, Scheduler* scheduler, SessionLimits limits)
+Session::Session(std::string id, std::shared_ptr<Executor> executor, Scheduler* scheduler, SessionLimits limits)
     : id_(std::move(id)), executor_(std::move(executor)), scheduler_(scheduler), limits_(limits) {}
 
 bool Session::Attach() {
@@ -18,16 +18,24 @@ bool Session::Attach() {
   return !closed_ && !std::exchange(attached_, true);
 }
 
-absl::Status Session::Submit(v1::CommandBatch* batch, const std::function<bool(const v1::EventBatch&)>& send) {
+bool Session::Abandoned(absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  return !attached_ && now - opened_ > limits_.attach_patience;
+}
+
+absl::Status Session::Submit(v1::CommandBatch* batch, const std::function<bool(const v1::EventBatch&)>& send,
+                             const std::function<bool()>& gone) {
   const size_t bytes = batch->ByteSizeLong();
   bool alone = false;
   {
     absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(
-        +[](Session* self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mu_) {
-          return self->closed_ || self->queued_bytes_ < self->limits_.max_queued_bytes;
-        },
-        this));
+    const auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return closed_ || queued_bytes_ < limits_.max_queued_bytes;
+    };
+    // Nobody reads the stream meanwhile, so nobody else would see its end.
+    while (!mu_.AwaitWithTimeout(absl::Condition(&room), absl::Milliseconds(200))) {
+      if (gone()) return absl::CancelledError("the client is gone");
+    }
     if (closed_) return absl::CancelledError("the session is closed");
     if (batch->first_seq() != next_seq_) {
       return InvalidArgument("batch starts at number ", batch->first_seq(), ", expected ", next_seq_);
@@ -182,63 +190,80 @@ void Session::Close() {
   }
   // Tensors are dropped in the session's turn, where nothing runs on them.
   Scheduler::Turn turn = scheduler_->WaitTurn();
+  executor_->Close();
   executor_.reset();
 }
 
-absl::Status Session::WriteUpload(Handle handle, const std::function<bool(std::string*)>& next_chunk, uint64_t* bytes) {
-  rt::Tensor tensor;
+absl::StatusOr<rt::Tensor> Session::AwaitPending(Handle handle, std::shared_ptr<Executor>* executor) {
   const absl::Time deadline = absl::Now() + kUploadPatience;
-  while (!tensor) {
+  while (true) {
     uint64_t seen;
     {
       Scheduler::Turn turn = scheduler_->WaitTurn();
       absl::MutexLock lock(&mu_);
       if (closed_) return absl::CancelledError("the session is closed");
-      TD_ASSIGN_OR_RETURN(tensor, executor_->FindPending(handle));
+      TD_ASSIGN_OR_RETURN(rt::Tensor tensor, executor_->FindPending(handle));
+      if (tensor) {
+        *executor = executor_;
+        return tensor;
+      }
       seen = executed_seq_;
     }
-    if (tensor) break;
     absl::MutexLock lock(&mu_);
     const auto moved = [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || executed_seq_ != seen; };
     if (!mu_.AwaitWithDeadline(absl::Condition(&moved), deadline)) {
       return absl::NotFoundError(absl::StrCat("no upload is expected for handle ", handle));
     }
   }
+}
+
+absl::Status Session::FillTensor(rt::TensorImpl* tensor, const std::function<bool(std::string*)>& next_chunk,
+                                 uint64_t* bytes) {
   rt::Device& device = tensor->device();
   const uint64_t total = static_cast<uint64_t>(tensor->meta().bytes());
-  absl::Status status;
-  std::unique_ptr<rt::Stream> stream;
-  if (absl::StatusOr<std::unique_ptr<rt::Stream>> made = rt::Stream::Create(&device); made.ok()) {
-    stream = *std::move(made);
-  } else {
-    status = made.status();
-  }
+  TD_ASSIGN_OR_RETURN(const std::unique_ptr<rt::Stream> stream, rt::Stream::Create(&device));
   std::string chunk;
-  *bytes = 0;
-  while (status.ok() && next_chunk(&chunk)) {
-    if (chunk.size() > total - *bytes) {
-      status = InvalidArgument("an upload of ", total, " bytes brought more");
-      break;
+  while (next_chunk(&chunk)) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (closed_) return absl::CancelledError("the session is closed");
     }
+    if (chunk.size() > total - *bytes) return InvalidArgument("an upload of ", total, " bytes brought more");
     char* to = static_cast<char*>(tensor->data()) + *bytes;
     if (tensor->meta().dtype == DType::kBool) {
       for (char& c : chunk) c = c != 0;
     }
     if (!chunk.empty()) {
-      status = device.Check(device.api().copy_to_device(device.backend_device(), to, chunk.data(), chunk.size(),
-                                                        stream->handle()),
-                            "copy to the device");
-      if (status.ok() && !device.host_accessible()) status = stream->Synchronize();
+      TD_RETURN_IF_ERROR(device.Check(device.api().copy_to_device(device.backend_device(), to, chunk.data(), chunk.size(),
+                                                                  stream->handle()),
+                                      "copy to the device"));
+      if (!device.host_accessible()) TD_RETURN_IF_ERROR(stream->Synchronize());
     }
     *bytes += chunk.size();
   }
-  if (status.ok() && *bytes != total) status = InvalidArgument("an upload of ", total, " bytes brought ", *bytes);
+  if (*bytes != total) return InvalidArgument("an upload of ", total, " bytes brought ", *bytes);
+  return absl::OkStatus();
+}
+
+absl::Status Session::WriteUpload(Handle handle, const std::function<bool(std::string*)>& next_chunk, uint64_t* bytes) {
+  *bytes = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!uploading_.insert(handle).second) {
+      return absl::FailedPreconditionError(absl::StrCat("handle ", handle, " has an upload already"));
+    }
+  }
+  std::shared_ptr<Executor> executor;  // owns the budget that the tensor is charged to
+  absl::StatusOr<rt::Tensor> tensor = AwaitPending(handle, &executor);
+  const absl::Status status = tensor.ok() ? FillTensor(tensor->get(), next_chunk, bytes) : tensor.status();
   {
     Scheduler::Turn turn = scheduler_->WaitTurn();
     absl::MutexLock lock(&mu_);
-    if (closed_) return absl::CancelledError("the session is closed");
-    executor_->FinishUpload(handle, status);
-    tensor.reset();
+    uploading_.erase(handle);
+    if (!tensor.ok()) return status;
+    if (!closed_) executor->FinishUpload(handle, status);
+    tensor->reset();
+    executor.reset();
   }
   scheduler_->Enqueue(shared_from_this());
   return status;

@@ -31,8 +31,9 @@ absl::StatusOr<std::shared_ptr<Session>> SessionManager::Open(const v1::OpenSess
   const OpTable& table = OpTable::Get();
   ExecutorLimits limits;
   limits.max_handles = config_.max_handles;
+  CloseAbandoned();
   auto session = std::make_shared<Session>(
-      id, std::make_unique<Executor>(devices_, config_.session_memory_limit, limits), scheduler_,
+      id, std::make_shared<Executor>(devices_, config_.session_memory_limit, limits), scheduler_,
       SessionLimits());
   {
     absl::MutexLock lock(&mu_);
@@ -80,6 +81,18 @@ void SessionManager::Close(const std::string& id) {
     sessions_.erase(it);
   }
   session->Close();
+}
+
+void SessionManager::CloseAbandoned() {
+  std::vector<std::string> ids;
+  {
+    const absl::Time now = absl::Now();
+    absl::MutexLock lock(&mu_);
+    for (const auto& [id, session] : sessions_) {
+      if (session->Abandoned(now)) ids.push_back(id);
+    }
+  }
+  for (const std::string& id : ids) Close(id);
 }
 
 void SessionManager::CloseAll() {

@@ -20,6 +20,8 @@ class SessionManager {
   void Close(const std::string& id);
   // Refuses new sessions from now on.
   void Drain() { draining_ = true; }
+  // Closes sessions that no stream took up: their clients ended before.
+  void CloseAbandoned();
   void CloseAll();
   size_t size();
   const std::vector<rt::Device*>& devices() const { return devices_; }

@@ -4,11 +4,15 @@
 
 namespace telensor::server {
 
-TensorTable::~TensorTable() {
+TensorTable::~TensorTable() { Clear(); }
+
+void TensorTable::Clear() {
   for (std::unique_ptr<Page>& page : pages_) {
     if (page == nullptr) continue;
     for (uintptr_t value : page->slots) Drop(value);
   }
+  pages_.clear();
+  live_ = 0;
 }
 
 void TensorTable::Drop(uintptr_t value) {

@@ -52,6 +52,7 @@ class TensorTable {
   Entry Find(Handle handle) const;
   // False where there was none.
   bool Erase(Handle handle);
+  void Clear();
   size_t size() const { return live_; }
 
  private:

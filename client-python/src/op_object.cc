@@ -196,7 +196,7 @@ bool Binding::ReadAttr(const Param& param, PyObject* object) {
     }
     case ParamType::kString:
       if (!PyUnicode_Check(object)) return Wrong(param, object);
-      attrs_.push_back(Value::String(PyUnicode_AsUTF8(object)));
+      attrs_.push_back(Value::String(TextOf(object)));
       return true;
     default: return Wrong(param, object);
   }
@@ -238,7 +238,7 @@ bool Binding::Read(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
       given = args[next++];
     } else {
       for (Py_ssize_t k = 0; k < keywords && given == nullptr; ++k) {
-        const char* key = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
+        const char* key = TextOf(PyTuple_GET_ITEM(kwnames, k));
         const bool match = std::strcmp(key, param.name) == 0 ||
                            (i == 0 && (std::strcmp(key, "input") == 0 || std::strcmp(key, "self") == 0)) ||
                            (std::strcmp(param.name, "dim") == 0 && std::strcmp(key, "axis") == 0) ||
@@ -272,7 +272,7 @@ bool Binding::Read(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
   }
   for (Py_ssize_t k = 0; k < keywords; ++k) {
     if (used >> k & 1) continue;
-    const char* key = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
+    const char* key = TextOf(PyTuple_GET_ITEM(kwnames, k));
     if (!IgnoredKeyword(key, args[n + k])) {
       return Fail(std::string(schema_.base_name) + "() got an unexpected keyword argument '" + key + "'");
     }

@@ -213,7 +213,7 @@ PyObject* To(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject *key, *value;
   Py_ssize_t at = 0;
   while (kwargs != nullptr && PyDict_Next(kwargs, &at, &key, &value)) {
-    const std::string_view name(PyUnicode_AsUTF8(key));
+    const std::string_view name(TextOf(key));
     if (name == "copy") {
       copy = PyObject_IsTrue(value) == 1;
     } else if (name == "dtype" || name == "device" || name == "other") {

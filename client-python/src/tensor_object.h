@@ -47,6 +47,14 @@ PyObject* CallOp(OpId op, absl::Span<const Operand> inputs, absl::Span<const Val
 // where it is none.
 bool ToScalar(PyObject* object, Scalar* out);
 
+// A str's text; a replacement character where it has half a UTF-16 pair and so no UTF-8. No exception either way.
+inline const char* TextOf(PyObject* str) {
+  const char* text = PyUnicode_AsUTF8(str);
+  if (text != nullptr) return text;
+  PyErr_Clear();
+  return "\xef\xbf\xbd";
+}
+
 // Adds the type, its methods, dtypes, Size and device to the module. False with an exception.
 bool AddTensorType(PyObject* module);
 bool AddDTypes(PyObject* module);

@@ -172,7 +172,7 @@ int DeviceIndexOf(PyObject* object) {
   if (Py_TYPE(object) == &g_device_type) return reinterpret_cast<DeviceBox*>(object)->index;
   std::string wanted;
   if (PyUnicode_Check(object)) {
-    wanted = PyUnicode_AsUTF8(object);
+    wanted = TextOf(object);
   } else if (PyLong_Check(object)) {
     wanted = "cuda:" + std::to_string(PyLong_AsLong(object));
   } else {
