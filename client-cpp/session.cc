@@ -143,7 +143,9 @@ void Session::AfterForkInChild() {
 
 absl::StatusOr<v1::GetStatusResponse> Session::GetStatus() {
   TD_RETURN_IF_ERROR(CheckUsable());
-  return connection_->GetStatus();
+  absl::StatusOr<v1::GetStatusResponse> response = connection_->GetStatus();
+  TD_RETURN_IF_ERROR(OfTransfer(response.status()));
+  return response;
 }
 
 BatcherStats Session::stats() { return CheckUsable().ok() ? batcher_->stats() : BatcherStats(); }

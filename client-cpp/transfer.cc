@@ -1,6 +1,7 @@
 // The parts of Session that move bytes, wait, and set state of the server.
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "client-cpp/session.h"
 
 namespace telensor::client {
@@ -12,9 +13,11 @@ constexpr size_t kInlineBytes = 32 * 1024;  // larger tensors ride a stream of t
 
 absl::Status Session::OfTransfer(const absl::Status& status) {
   if (status.ok()) return status;
-  // Where the connection broke, a side stream's own words tell less.
+  // Where the connection broke, a side stream's own words tell less. It may be the first to notice.
   const absl::Status connection = batcher_->connection_status();
-  return connection.ok() ? status : connection;
+  if (!connection.ok()) return connection;
+  if (status.code() != absl::StatusCode::kUnavailable) return status;
+  return absl::UnavailableError(absl::StrCat("the connection to the server is lost: ", status.message()));
 }
 
 absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& meta) {

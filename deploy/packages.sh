@@ -14,7 +14,7 @@ build=(
   patchelf git ca-certificates
 )
 data=(dataset-fashion-mnist)
-test=(python3-torch python3-numpy python3-pytest clang-format clang-tidy libclang-rt-14-dev clang)
+test=(python3-torch python3-numpy python3-pytest python3-grpcio python3-protobuf clang-format clang-tidy libclang-rt-14-dev clang)
 
 list=false
 if [[ "${1:-}" == --list ]]; then

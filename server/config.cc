@@ -118,9 +118,8 @@ absl::Status Config::Check() const {
   }
   // sockaddr_un holds 107 characters.
   if (socket.size() > 107) return absl::InvalidArgumentError(absl::StrCat("the socket path is too long: ", socket));
-  if (max_sessions == 0) return absl::InvalidArgumentError("limits.max_sessions must be at least 1");
-  if (max_handles == 0) return absl::InvalidArgumentError("limits.max_handles must be at least 1");
-  if (threads < 0) return absl::InvalidArgumentError("cpu.threads must be at least 0");
+  if (max_sessions == 0 || max_handles == 0) return absl::InvalidArgumentError("limits must not be 0");
+  if (threads < 0) return absl::InvalidArgumentError("cpu.threads must not be negative");
   if (slice_us < 100) return absl::InvalidArgumentError("server.slice_us must be at least 100");
   if (log_format != "text" && log_format != "json") return absl::InvalidArgumentError("log.format is 'text' or 'json'");
   for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {

@@ -90,20 +90,21 @@ Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand*
 }
 
 void Executor::Fail(const v1::Command& command, uint64_t seq, rt::Ref<Failure> failure, v1::EventBatch* events) {
-  bool told = command.outputs_size() > 0 && command.kind() != v1::Command::KIND_BACKWARD;
+  const bool backward = command.kind() == v1::Command::KIND_BACKWARD;
+  bool carried = command.outputs_size() > 0 && !backward;
   // Backward names pairs of leaf and gradient: only gradients are its outputs.
-  const int step = command.kind() == v1::Command::KIND_BACKWARD ? 2 : 1;
+  const int step = backward ? 2 : 1;
   for (int i = step - 1; i < command.outputs_size(); i += step) {
     const uint64_t handle = command.outputs(i);
     if (handle == 0 && command.kind() == v1::Command::KIND_GRAD) continue;
-    // A handle that is taken, or that nobody may name, cannot hold the error.
-    if (table_.CheckNew(handle).ok()) {
+    // What holds something stays.
+    if (table_.CanFail(handle)) {
       table_.PutFailure(handle, failure);
     } else {
-      told = false;
+      carried = false;
     }
   }
-  if (told) return;
+  if (carried) return;
   v1::CommandError* error = events->add_errors();
   error->set_seq(seq);
   FillError(*failure, error->mutable_error());
@@ -468,8 +469,10 @@ Executor::Outcome Executor::RunRead(const v1::Command& command, uint64_t seq, v1
     const size_t bytes = static_cast<size_t>(operand.tensor->meta().bytes());
     const bool inline_result = bytes <= limits_.max_inline_bytes;
     absl::StatusOr<std::string> data;
-    if (!inline_result && (downloads_.size() >= limits_.max_pending_downloads ||
-                           download_bytes_ + bytes > limits_.max_pending_download_bytes)) {
+    if (!inline_result && downloads_.size() >= limits_.max_pending_downloads) {
+      data = absl::ResourceExhaustedError(absl::StrCat("pending downloads: limit ", limits_.max_pending_downloads, ", used ",
+                                                       downloads_.size(), ", requested 1"));
+    } else if (!inline_result && download_bytes_ + bytes > limits_.max_pending_download_bytes) {
       data = absl::ResourceExhaustedError(absl::StrCat("pending downloads: limit ", limits_.max_pending_download_bytes,
                                                        " bytes, used ", download_bytes_, ", requested ", bytes));
     } else {

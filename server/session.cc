@@ -34,7 +34,7 @@ absl::Status Session::Submit(v1::CommandBatch* batch, const std::function<bool(c
     };
     // Nobody reads the stream meanwhile, so nobody else would see its end.
     while (!mu_.AwaitWithTimeout(absl::Condition(&room), absl::Milliseconds(200))) {
-      if (gone()) return absl::CancelledError("the client is gone");
+      if (gone && gone()) return absl::CancelledError("the client is gone");
     }
     if (closed_) return absl::CancelledError("the session is closed");
     if (batch->first_seq() != next_seq_) {

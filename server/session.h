@@ -35,7 +35,7 @@ class Session final : public Schedulable, public std::enable_shared_from_this<Se
   // Called by the stream's reading thread. Swaps the batch's contents in and gives back an empty one with its memory.
   // Waits while the queue is full, but not for a client that is `gone`. Sends what it ran at once through `send`.
   absl::Status Submit(v1::CommandBatch* batch, const std::function<bool(const v1::EventBatch&)>& send,
-                      const std::function<bool()>& gone);
+                      const std::function<bool()>& gone = nullptr);
   // Called by the stream's writing thread: waits for events; false once the session is closed.
   // Until EventsSent is called, nobody else writes to the stream.
   bool NextEvents(v1::EventBatch* events);

@@ -9,6 +9,8 @@
 namespace telensor::server {
 namespace {
 
+constexpr uint32_t kMaxBatchBytes = 4 << 20;  // what gRPC takes
+
 absl::StatusOr<std::string> RandomId() {
   char bytes[32];
   if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return absl::InternalError("no random bytes from the kernel");
@@ -56,7 +58,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionManager::Open(const v1::OpenSess
   if (request.op_table_fingerprint() != table.fingerprint()) {
     for (int i = 0; i < table.size(); ++i) response->add_op_signatures(RowText(table.at(i)));
   }
-  response->mutable_limits()->set_max_batch_bytes(32 * 1024);
+  response->mutable_limits()->set_max_batch_bytes(kMaxBatchBytes);
   response->mutable_limits()->set_max_inline_bytes(32 * 1024);
   response->mutable_limits()->set_max_chunk_bytes(1 << 20);
   response->mutable_limits()->set_max_handles(config_.max_handles);

@@ -12,7 +12,7 @@ void TensorTable::Clear() {
     for (uintptr_t value : page->slots) Drop(value);
   }
   pages_.clear();
-  live_ = 0;
+  live_ = failures_ = 0;
 }
 
 void TensorTable::Drop(uintptr_t value) {
@@ -25,6 +25,16 @@ void TensorTable::Drop(uintptr_t value) {
 }
 
 absl::Status TensorTable::CheckNew(absl::Span<const Handle> handles) const {
+  TD_RETURN_IF_ERROR(CheckNames(handles));
+  const size_t used = live_ - failures_;
+  if (handles.size() > max_handles_ - std::min(used, max_handles_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("handles: limit ", max_handles_, ", used ", used, ", requested ", handles.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorTable::CheckNames(absl::Span<const Handle> handles) const {
   Handle before = highest_;
   for (const Handle handle : handles) {
     if (handle == 0 || handle >= uint64_t{1} << 53) return InvalidArgument("handle ", handle, " is out of range");
@@ -36,12 +46,10 @@ absl::Status TensorTable::CheckNew(absl::Span<const Handle> handles) const {
     }
     before = handle;
   }
-  if (handles.size() > max_handles_ - std::min(live_, max_handles_)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("handles: limit ", max_handles_, ", used ", live_, ", requested ", handles.size()));
-  }
   return absl::OkStatus();
 }
+
+bool TensorTable::CanFail(Handle handle) const { return failures_ < max_handles_ && CheckNames(absl::MakeConstSpan(&handle, 1)).ok(); }
 
 uintptr_t* TensorTable::Slot(Handle handle) {
   const uint64_t index = handle >> kPageBits;
@@ -55,7 +63,9 @@ void TensorTable::Set(Handle handle, uintptr_t value) {
   std::unique_ptr<Page>& page = pages_[index];
   if (page == nullptr) page = spare_ != nullptr ? std::move(spare_) : std::make_unique<Page>();
   uintptr_t& slot = page->slots[handle & (kPageSize - 1)];
+  if (value & kFailureTag) ++failures_;
   if (slot != 0) {
+    if (slot & kFailureTag) --failures_;
     Drop(slot);
   } else {
     ++page->live;
@@ -97,6 +107,7 @@ TensorTable::Entry TensorTable::Find(Handle handle) const {
 bool TensorTable::Erase(Handle handle) {
   uintptr_t* slot = Slot(handle);
   if (slot == nullptr || *slot == 0) return false;
+  if (*slot & kFailureTag) --failures_;
   Drop(std::exchange(*slot, 0));
   --live_;
   std::unique_ptr<Page>& page = pages_[handle >> kPageBits];

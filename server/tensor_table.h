@@ -36,6 +36,8 @@ class TensorTable {
   absl::Status CheckNew(Handle handle) const { return CheckNew(absl::MakeConstSpan(&handle, 1)); }
   // Whether a handle is beyond all that were ever put.
   bool IsAhead(Handle handle) const { return handle > highest_; }
+  // Whether it may hold an error: what the limit refuses must still say so to whoever reads it.
+  bool CanFail(Handle handle) const;
   void Put(Handle handle, rt::Tensor tensor);
   void PutFailure(Handle handle, rt::Ref<Failure> failure);
   // A tensor whose bytes still come.
@@ -70,6 +72,7 @@ class TensorTable {
     uintptr_t slots[kPageSize] = {};
   };
 
+  absl::Status CheckNames(absl::Span<const Handle> handles) const;
   uintptr_t* Slot(Handle handle);
   void Set(Handle handle, uintptr_t value);
   static void Drop(uintptr_t value);
@@ -77,6 +80,7 @@ class TensorTable {
   std::vector<std::unique_ptr<Page>> pages_;
   std::unique_ptr<Page> spare_;  // all null, as every page with nothing live is
   size_t live_ = 0;
+  size_t failures_ = 0;  // of live_
   Handle highest_ = 0;
   size_t max_handles_;
 };

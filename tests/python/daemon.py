@@ -1,6 +1,5 @@
 """A telensord of a test's own, in a folder of its own, and programs that use it."""
 
-import json
 import os
 import pathlib
 import select
@@ -165,13 +164,3 @@ def run(script, address=None, env=None, status=0):
     """Runs a program to its end and gives what it printed."""
     with Program(script, address, env) as client:
         return client.end(status)
-
-
-def status(address):
-    """What a server says of itself, asked by a session of its own."""
-    return json.loads(run("import json\nprint(json.dumps(core._status()))", address))
-
-
-def allocated(address):
-    """Bytes of tensors that a server holds, of all sessions."""
-    return status(address)["memory"]["allocated_bytes.all.current"]

@@ -61,7 +61,7 @@ def test_the_example_has_the_defaults(tmp_path):
     ("[limits]\nmax_sessions = 'three'\n", [":2:", "max_sessions"]),
     ("[limits]\nmax_sessions = 1.5\n", [":2:", "max_sessions"]),
     ("[limits]\nmax_sessions = -1\n", [":2:", "max_sessions", "at least 0"]),
-    ("[limits]\nmax_sessions = 0\n", ["max_sessions"]),
+    ("[limits]\nmax_sessions = 0\n", ["limits must not be 0"]),
     ("[cpu]\nthreads = 5000000000\n", [":2:", "threads", "2147483647"]),
     ("[server]\ndrain_seconds = 99999999999\n", [":2:", "drain_seconds"]),
     ("[server]\nslice_us = 1\n", ["slice_us"]),

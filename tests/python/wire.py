@@ -3,6 +3,7 @@
 import functools
 import importlib
 import pathlib
+import queue
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,7 @@ class Connection:
 
     def __init__(self, address):
         self.pb = messages()
+        self.sessions = []
         self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1),
                                                                ("grpc.max_receive_message_length", -1)])
         call = "/telensor.v1.Telensor/"
@@ -73,6 +75,8 @@ class Connection:
         self.close()
 
     def close(self):
+        for session in self.sessions:
+            session.finish()
         self.channel.close()
 
     def _try(self, call, *args, **kwargs):
@@ -110,13 +114,12 @@ class RawSession:
     """An open session with its stream; commands go in batches as the test makes them."""
 
     def __init__(self, connection, session_id=None):
-        import queue
-
         self.connection, self.pb = connection, connection.pb
         self.id = session_id if session_id is not None else connection.open().session_id
         self._outgoing = queue.SimpleQueue()
         self.stream = connection._execute(iter(self._outgoing.get, None), metadata=[("telensor-session", self.id)],
-                                          timeout=10 * PATIENCE)
+                                          timeout=PATIENCE)
+        connection.sessions.append(self)
         self.seq, self.handle, self.done = 0, 0, 0
         self.reads, self.errors, self.dynamics = {}, [], {}
 
@@ -143,7 +146,7 @@ class RawSession:
             return a(kind=3, f=v)
         if isinstance(v, list):
             return a(kind=4, ints=v)
-        return a(kind=6, text=v)
+        return a(kind=5, text=v)
 
     def new(self, n=1):
         """The next handle, or a list of them."""
