@@ -6,6 +6,8 @@
 #   --python INTERPRETER   builds for that Python (3.10 or newer, with its headers); /usr/bin/python3 without it
 #   --torch-from-pypi      tests beside PyPI's newest torch too: downloads some GiB
 #
+# The tests use the server that TELENSORD names, or else the one in build/.
+#
 # Debian has gRPC and protobuf as shared libraries only. auditwheel copies them into the wheel under names of their own,
 # so that the package lives in one process with grpcio, torch or anything else that brings another copy.
 set -euo pipefail
@@ -69,9 +71,9 @@ fi
 if ! $test; then exit 0; fi
 
 step "a server for it"
-server=""
+server=${TELENSORD:-}
 for tree in release tests; do
-  if [[ -x build/$tree/server/telensord ]]; then server=$root/build/$tree/server/telensord; break; fi
+  if [[ -z $server && -x build/$tree/server/telensord ]]; then server=$root/build/$tree/server/telensord; fi
 done
 if [[ -z $server ]]; then
   cmake --preset release -DPython3_EXECUTABLE=/usr/bin/python3

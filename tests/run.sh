@@ -5,6 +5,7 @@
 #   tests/run.sh --quick    without what takes minutes (tests marked slow; ctest label slow)
 #   tests/run.sh --asan     C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tests/run.sh --tsan     C++ tests of what threads share (client, sessions, scheduler, allocator) under ThreadSanitizer
+#   tests/run.sh --wheel    the client's wheel: builds it, checks its size, and tests it beside grpcio, protobuf and torch
 #   --within SECONDS        stop after that time, with exit status 75 if nothing has failed till then
 #
 # Fails if a part fails, and if a part runs no test.
@@ -20,6 +21,7 @@ while (($#)); do
   case "$1" in
     --asan) mode=asan ;;
     --tsan) mode=tsan ;;
+    --wheel) mode=wheel ;;
     --quick) quick=true ;;
     --within) within=${2:?}; shift ;;
     -h|--help) sed -n '2,/^set -/s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -117,6 +119,14 @@ export root python mode quick
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 
 part "Debian packages" 1800 deploy/packages.sh build data test || finish
+
+if [[ $mode == wheel ]]; then
+  # deploy/wheel.sh tests with a server that is there; this is the one of this tree.
+  part "configure" 300 cmake --preset tests -DPython3_EXECUTABLE="$python" || finish
+  part "server" 2400 cmake --build --preset tests --target telensord || finish
+  part "wheel" 1800 env TELENSORD="$root/build/tests/server/telensord" deploy/wheel.sh
+  finish
+fi
 
 if [[ $mode == tests ]]; then
   part "include lint" 60 "$python" -B tests/lint/includes.py
