@@ -115,13 +115,21 @@ TEST_F(SessionManagerTest, LimitsReachTheSession) {
   *batch.add_commands() = TestClient::WriteCommand(1000, {1}, DType::kFloat32, "1234");
   std::vector<v1::Command> handles;
   for (Handle h = 2000; h < 2080; ++h) *batch.add_commands() = TestClient::WriteCommand(h, {1}, DType::kFloat32, "1234");
+  for (const Handle h : {Handle{2075}, Handle{2076}, Handle{2079}}) {
+    v1::Command* read = batch.add_commands();
+    read->set_kind(v1::Command::KIND_READ);
+    read->add_inputs(h);
+  }
   std::vector<std::string> errors;
   ASSERT_TRUE(session->Submit(&batch, [&](const v1::EventBatch& events) {
-    for (const auto& e : events.errors()) errors.push_back(e.error().message());
+    EXPECT_EQ(events.errors_size(), 0);
+    for (const v1::ReadResult& r : events.reads()) errors.push_back(r.error().message());
     return true;
   }).ok());
-  ASSERT_EQ(errors.size(), 5u);
-  EXPECT_THAT(errors[0], HasSubstr("handles: limit 77"));
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_EQ(errors[0], "");
+  EXPECT_THAT(errors[1], HasSubstr("handles: limit 77, used 77, requested 1"));
+  EXPECT_THAT(errors[2], HasSubstr("handles: limit 77, used 77, requested 1"));
   uint64_t bytes;
   const absl::Status upload = session->WriteUpload(1, [](std::string*) { return false; }, &bytes);
   EXPECT_THAT(std::string(upload.message()), HasSubstr("session memory exhausted"));
