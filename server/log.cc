@@ -1,9 +1,21 @@
 #include "server/log.h"
 
-#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/stubs/common.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+// From version 22 on protobuf, and since 1.65 gRPC, log by Abseil.
+#if GOOGLE_PROTOBUF_VERSION >= 4022000
+#include "absl/base/log_severity.h"
+#include "absl/log/globals.h"
+#include "absl/log/initialize.h"
+#include "absl/log/log_entry.h"
+#include "absl/log/log_sink.h"
+#include "absl/log/log_sink_registry.h"
+#else
+#include <google/protobuf/stubs/logging.h>
+#endif
 
 namespace telensor::server {
 namespace {
@@ -41,9 +53,35 @@ class MessageFlag final : public spdlog::custom_flag_formatter {
   bool json_;
 };
 
+#if GOOGLE_PROTOBUF_VERSION >= 4022000
+class FromLibraries final : public absl::LogSink {
+ public:
+  void Send(const absl::LogEntry& entry) override {
+    const auto level = entry.log_severity() >= absl::LogSeverity::kError     ? spdlog::level::err
+                       : entry.log_severity() == absl::LogSeverity::kWarning ? spdlog::level::warn
+                                                                             : spdlog::level::debug;
+    const absl::string_view text = entry.text_message();
+    spdlog::log(level, "library: {}", std::string_view(text.data(), text.size()));
+  }
+};
+
+void HearLibraries() {
+  static FromLibraries* const sink = [] {
+    absl::InitializeLog();
+    absl::SetStderrThreshold(absl::LogSeverityAtLeast::kInfinity);
+    auto* made = new FromLibraries;
+    absl::AddLogSink(made);
+    return made;
+  }();
+  (void)sink;
+}
+#else
 void FromProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
   spdlog::log(level >= google::protobuf::LOGLEVEL_ERROR ? spdlog::level::err : spdlog::level::warn, "protobuf: {}", message);
 }
+
+void HearLibraries() { google::protobuf::SetLogHandler(&FromProtobuf); }
+#endif
 
 }  // namespace
 
@@ -81,7 +119,7 @@ void StartLog(const Config& config) {
   logger->set_formatter(std::move(formatter));
   logger->set_level(spdlog::level::from_str(config.log_level == "error" ? "err" : config.log_level));
   spdlog::set_default_logger(logger);
-  google::protobuf::SetLogHandler(&FromProtobuf);
+  HearLibraries();
 }
 
 }  // namespace telensor::server

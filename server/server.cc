@@ -4,6 +4,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/version_info.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
@@ -71,12 +72,19 @@ class FolderLock {
   int fd_;
 };
 
+// Newer gRPC logs by Abseil: log.cc hears it.
+#if GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR < 65
 void FromGrpc(gpr_log_func_args* args) {
   const auto level = args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::err
                      : args->severity == GPR_LOG_SEVERITY_INFO ? spdlog::level::info
                                                                : spdlog::level::debug;
   spdlog::log(level, "grpc: {}", args->message);
 }
+
+void HearGrpc() { gpr_set_log_function(&FromGrpc); }
+#else
+void HearGrpc() {}
+#endif
 
 }  // namespace
 
@@ -104,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
   parts.config = config;
   parts.socket = config.socket.empty() ? DefaultSocketPath() : config.socket;
   TD_RETURN_IF_ERROR(PrepareFolder(FolderOf(parts.socket)));
-  gpr_set_log_function(&FromGrpc);
+  HearGrpc();
   TD_ASSIGN_OR_RETURN(parts.devices, DeviceSet::Create(config));
   for (const std::string& report : parts.devices->reports()) spdlog::info("{}", report);
   parts.scheduler = std::make_unique<Scheduler>(std::chrono::microseconds(config.slice_us));
