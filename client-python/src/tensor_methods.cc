@@ -137,8 +137,11 @@ PyObject* Backward(PyObject* self, PyObject* args, PyObject* kwargs) {
   int create = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO", const_cast<char**>(names), &gradient, &retain, &create, &inputs)) return nullptr;
   if (inputs != Py_None) {
-    PyErr_SetString(PyExc_NotImplementedError, "backward(inputs=...) is not available: use autograd.grad");
-    return nullptr;
+    PyObject* module = PyImport_ImportModule("telensor.autograd");
+    if (module == nullptr) return nullptr;
+    PyObject* done = PyObject_CallMethod(module, "backward", "OOOOO", self, gradient, retain, create ? Py_True : Py_False, inputs);
+    Py_DECREF(module);
+    return done;
   }
   if (gradient != Py_None && !IsTensor(gradient)) {
     PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s", Py_TYPE(gradient)->tp_name);

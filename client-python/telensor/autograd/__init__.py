@@ -48,7 +48,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of the sum of `tensors` to the `.grad` of the leaves, or of `inputs` alone.
+    """Adds the gradients of the sum of `tensors` to the `.grad` of the leaves, or of `inputs` alone, which may be results.
 
     grad_tensors: a factor for each tensor, of its size; may be None for tensors of one element.
     """
@@ -58,10 +58,17 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     if inputs is not None:
         inputs = _list(inputs)
         if not inputs:
-            raise RuntimeError("inputs argument to backward() cannot be empty")
+            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
         for x, g in zip(inputs, grad(tensors, inputs, seeds, retain_graph, create_graph, allow_unused=True)):
-            if g is not None:
-                x.grad = g if x.grad is None else x.grad + g
+            if g is None:
+                continue
+            if x.grad is None:
+                x.grad = g
+            elif create_graph:
+                x.grad = x.grad + g
+            else:
+                with no_grad():
+                    x.grad.add_(g)
         return
     # Passes share parts of the graph, so all but the last keep it.
     for i, (t, seed) in enumerate(zip(tensors, seeds)):
