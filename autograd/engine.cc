@@ -22,7 +22,18 @@ uint64_t Engine::NextWalk() {
 
 absl::Status Engine::Backward(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
                               BackwardOptions options) {
-  return Run(roots, gradients, nullptr, options).status();
+  return Run(roots, gradients, {}, true, options).status();
+}
+
+absl::StatusOr<std::vector<Tensor>> Engine::BackwardRetaining(absl::Span<const Tensor> roots,
+                                                              absl::Span<const Tensor> gradients,
+                                                              absl::Span<const Tensor> retained, BackwardOptions options) {
+  std::vector<Edge> edges;
+  for (const Tensor& tensor : retained) {
+    TD_ASSIGN_OR_RETURN(Edge edge, recorder_.GradientEdge(tensor.get()));
+    edges.push_back(std::move(edge));
+  }
+  return Run(roots, gradients, edges, true, options);
 }
 
 absl::StatusOr<std::vector<Tensor>> Engine::Grad(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
@@ -33,7 +44,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Grad(absl::Span<const Tensor> roots,
     TD_ASSIGN_OR_RETURN(Edge edge, recorder_.GradientEdge(in.get()));
     edges.push_back(std::move(edge));
   }
-  return Run(roots, gradients, &edges, options);
+  return Run(roots, gradients, edges, false, options);
 }
 
 absl::Status Engine::AddTo(Node* node, uint32_t output, Tensor grad) {
@@ -77,7 +88,7 @@ absl::Status Engine::Land(std::vector<Landing> landings) {
 }
 
 absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
-                                                const std::vector<Edge>* inputs, BackwardOptions options) {
+                                                const std::vector<Edge>& captured, bool leaves, BackwardOptions options) {
   RecordingGuard guard(&recorder_, options.create_graph);
   const uint64_t walk = NextWalk();
   std::vector<Edge> starts;
@@ -99,7 +110,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
     if (node->visit_.walk != walk) {
       node->visit_.walk = walk;
       node->visit_.dependencies = 0;
-      node->visit_.needed = inputs == nullptr;
+      node->visit_.needed = leaves;
       node->visit_.queued = false;
       node->visit_.grads.clear();
       seen.push_back(node);
@@ -116,11 +127,11 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
     }
   }
   std::vector<Capture> captures;
-  if (inputs != nullptr) {
-    for (size_t i = 0; i < inputs->size(); ++i) {
-      Node* node = (*inputs)[i].node.get();
-      if (node->visit_.walk == walk) captures.push_back({node, (*inputs)[i].output, i});
-    }
+  for (size_t i = 0; i < captured.size(); ++i) {
+    Node* node = captured[i].node.get();
+    if (node != nullptr && node->visit_.walk == walk) captures.push_back({node, captured[i].output, i});
+  }
+  if (!leaves) {
     // Only nodes that lead to an input asked for do work. A node is visited before those behind it, so by
     // rising sequence numbers each one is decided after all it leads to.
     std::vector<Node*> order(seen);
@@ -136,7 +147,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
   }
 
   const auto run = [&]() -> absl::StatusOr<std::vector<Tensor>> {
-    std::vector<Tensor> results(inputs != nullptr ? inputs->size() : 0);
+    std::vector<Tensor> results(captured.size());
     std::vector<Landing> landings;
     std::priority_queue<Node*, std::vector<Node*>, LaterFirst> ready;
     const auto enqueue = [&](Node* node) {
@@ -174,7 +185,7 @@ absl::StatusOr<std::vector<Tensor>> Engine::Run(absl::Span<const Tensor> roots, 
         if (c.node == node) results[c.index] = grads[c.output];
       }
       bool work = node->visit_.needed;
-      if (inputs != nullptr && work) {
+      if (!leaves && work) {
         // An input asked for need not be passed through unless something behind it is asked for too.
         work = false;
         for (const Edge& edge : node->edges_) work |= edge.node && edge.node->visit_.needed;

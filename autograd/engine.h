@@ -23,6 +23,9 @@ class Engine {
   // Adds to the gradients of all leaves below the roots, at its end: to all or, after an error, to none, but where the
   // device fails in the sums themselves. A null gradient stands for one of a one-element root.
   absl::Status Backward(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients, BackwardOptions options);
+  // The same, and gives the gradients that passed through `retained`, which are results; null where none did.
+  absl::StatusOr<std::vector<Tensor>> BackwardRetaining(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
+                                                        absl::Span<const Tensor> retained, BackwardOptions options);
   // The gradients for `inputs`, null where none flows; leaves are not touched.
   absl::StatusOr<std::vector<Tensor>> Grad(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
                                            absl::Span<const Tensor> inputs, BackwardOptions options);
@@ -42,7 +45,7 @@ class Engine {
   absl::Status Land(std::vector<Landing> landings);
 
   absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Tensor> roots, absl::Span<const Tensor> gradients,
-                                          const std::vector<Edge>* inputs, BackwardOptions options);
+                                          const std::vector<Edge>& captured, bool leaves, BackwardOptions options);
   absl::Status AddTo(Node* node, uint32_t output, Tensor grad);
   // Clears what a walk left in nodes it did not reach, after an error too.
   void Forget(const std::vector<Node*>& seen);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -388,6 +389,48 @@ NodeRef Session::HistoryOf(const Walk& walk, absl::Span<TensorState* const> grad
   return node;
 }
 
+void Session::NameGradient(OpBatcher::Appender* append, TensorState* tensor, const NodeRef& history,
+                           std::vector<TensorRef>* replaced) {
+  const uint64_t handle = append->NewHandle();
+  append->command()->add_outputs(tensor->handle());
+  append->command()->add_outputs(handle);
+  TensorState* grad = new TensorState(this, handle);
+  grad->meta = tensor->meta;
+  grad->meta.offset = 0;
+  if (!tensor->requires_grad || !IsNonOverlappingAndDense(grad->meta.sizes, grad->meta.strides)) {
+    grad->meta.strides = ContiguousStrides(grad->meta.sizes);
+  }
+  // With create_graph its history is the server's affair; here it leads to what this walk saw.
+  grad->grad_fn = history;
+  replaced->push_back(std::move(tensor->grad));
+  tensor->grad = TensorRef::Adopt(grad);
+}
+
+absl::Status Session::RetainGrad(TensorState* tensor) {
+  TD_RETURN_IF_ERROR(CheckUsable());
+  if (!CarriesGradient(tensor)) return AutogradError("can't retain_grad on Tensor that has requires_grad=False");
+  if (tensor->requires_grad || tensor->retains_grad) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(retain_mu_);
+  tensor->retains_grad = true;
+  retaining_.push_back(tensor);
+  return absl::OkStatus();
+}
+
+void Session::StopRetaining(TensorState* tensor) {
+  std::lock_guard<std::mutex> lock(retain_mu_);
+  retaining_.erase(std::remove(retaining_.begin(), retaining_.end(), tensor), retaining_.end());
+}
+
+std::vector<TensorState*> Session::Retained(const Walk& walk) {
+  std::vector<TensorState*> out;
+  for (TensorState* tensor : retaining_) {
+    const GradEdge edge = tensor->Edge();
+    const auto it = walk.reached.find(edge.node.get());
+    if (edge.node && it != walk.reached.end() && (it->second >> std::min<uint32_t>(edge.output, 63) & 1) != 0) out.push_back(tensor);
+  }
+  return out;
+}
+
 absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool retain_graph, bool create_graph) {
   TD_RETURN_IF_ERROR(CheckUsable());
   if (gradient == nullptr && root->meta.numel() != 1 && CarriesGradient(root)) {
@@ -417,20 +460,10 @@ absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool re
         leaf->grad->BumpVersion();
         continue;
       }
-      const uint64_t handle = append.NewHandle();
-      command->add_outputs(leaf->handle());
-      command->add_outputs(handle);
-      TensorState* grad = new TensorState(this, handle);
-      grad->meta = leaf->meta;
-      grad->meta.offset = 0;
-      if (!IsNonOverlappingAndDense(grad->meta.sizes, grad->meta.strides)) {
-        grad->meta.strides = ContiguousStrides(grad->meta.sizes);
-      }
-      // With create_graph its history is the server's affair; here it leads to what this walk saw.
-      grad->grad_fn = history;
-      replaced.push_back(std::move(leaf->grad));
-      leaf->grad = TensorRef::Adopt(grad);
+      NameGradient(&append, leaf.get(), history, &replaced);
     }
+    std::lock_guard<std::mutex> lock(retain_mu_);
+    for (TensorState* result : Retained(walk)) NameGradient(&append, result, history, &replaced);
   }
   replaced.clear();  // releases take the batch's lock
   return AfterCommand(seq);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Session {
                     std::vector<TensorRef>* results);
   absl::Status SetRequiresGrad(TensorState* tensor, bool on);
   absl::Status SetGrad(TensorState* tensor, TensorState* gradient);
+  // From now on, backward leaves a gradient in this result too.
+  absl::Status RetainGrad(TensorState* tensor);
+  void StopRetaining(TensorState* tensor);
 
   absl::StatusOr<TensorRef> FromHost(const void* data, const TensorMeta& meta);
   absl::StatusOr<std::string> ToHost(TensorState* tensor);
@@ -73,12 +77,19 @@ class Session {
   static NodeRef HistoryOf(const Walk& walk, absl::Span<TensorState* const> gradients);
   absl::Status WalkGraph(absl::Span<TensorState* const> roots, bool free_saved, Walk* walk);
 
+  // The results that keep gradients and that a walk reached. The caller holds retain_mu_.
+  std::vector<TensorState*> Retained(const Walk& walk);
+  // A gradient to be, named on a command; what it replaces goes to `replaced`.
+  void NameGradient(OpBatcher::Appender* append, TensorState* tensor, const NodeRef& history, std::vector<TensorRef>* replaced);
+
   std::string address_;
   std::unique_ptr<EmbeddedServer> server_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<OpBatcher> batcher_;
   std::vector<int> op_map_;  // our op ids to the server's; -1: it has no such row. Empty: the tables agree
   DType default_dtype_ = DType::kFloat32;
+  std::mutex retain_mu_;
+  std::vector<TensorState*> retaining_;  // guarded by retain_mu_; each leaves before it goes
   bool sync_ = false;  // TELENSOR_SYNC=1: every op waits, so that errors show where they are made
 };
 

@@ -8,6 +8,7 @@
 namespace telensor::client {
 
 TensorState::~TensorState() {
+  if (retains_grad) session_->StopRetaining(this);
   if (handle_ != 0) session_->Release(handle_);
 }
 

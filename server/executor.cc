@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "proto/core/in_place.h"
+#include "proto/core/op_ids.h"
 #include "proto/core/shape_util.h"
 #include "server/op_call.h"
 
@@ -322,7 +323,17 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
   rt::BackwardOptions options;
   options.retain_graph = (command.flags() & v1::COMMAND_FLAG_RETAIN_GRAPH) != 0;
   options.create_graph = (command.flags() & v1::COMMAND_FLAG_CREATE_GRAPH) != 0;
-  TD_RETURN_IF_ERROR(engine_.Backward({&inputs[0], 1}, {&inputs[1], 1}, options));
+  // A pair may name a result as well, whose gradient is kept for once.
+  std::vector<rt::Tensor> retained;
+  for (int i = 0; i < command.outputs_size(); i += 2) {
+    rt::TensorImpl* tensor = table_.Find(command.outputs(i)).tensor;
+    if (!rt::AutogradMeta::Of(tensor).requires_grad) retained.emplace_back(tensor);
+  }
+  TD_ASSIGN_OR_RETURN(std::vector<rt::Tensor> passed,
+                      engine_.BackwardRetaining({&inputs[0], 1}, {&inputs[1], 1}, retained, options));
+  for (size_t i = 0; i < retained.size(); ++i) {
+    if (passed[i]) TD_RETURN_IF_ERROR(Retain(retained[i].get(), std::move(passed[i]), options.create_graph));
+  }
   for (int i = 0; i < command.outputs_size(); i += 2) {
     rt::TensorImpl* leaf = table_.Find(command.outputs(i)).tensor;
     rt::AutogradMeta& meta = rt::AutogradMeta::Of(leaf);
@@ -331,6 +342,24 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
     }
     table_.Put(command.outputs(i + 1), meta.grad);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Retain(rt::TensorImpl* tensor, rt::Tensor passed, bool with_history) {
+  rt::AutogradMeta& meta = rt::AutogradMeta::Of(tensor);
+  const rt::RecordingGuard guard(&recorder_, with_history);
+  if (meta.grad) {
+    const rt::Operand operands[] = {{meta.grad.get(), {}}, {passed.get(), {}}};
+    TD_ASSIGN_OR_RETURN(meta.grad, recorder_.Call1(ops::add, operands, {Value::Int(1)}));
+    return absl::OkStatus();
+  }
+  // A copy: what passed by may be the program's own gradient, or go on to be added to.
+  const rt::Operand operands[] = {{passed.get(), {}}};
+  TD_ASSIGN_OR_RETURN(rt::Tensor copy, recorder_.Call1(ops::clone, operands, {}));
+  if (!with_history) {
+    TD_ASSIGN_OR_RETURN(copy, recorder_.dispatcher().Contiguous(copy.get()));
+  }
+  meta.grad = std::move(copy);
   return absl::OkStatus();
 }
 

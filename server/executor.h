@@ -62,6 +62,8 @@ class Executor {
   static absl::Status SetRequiresGrad(const std::vector<rt::Tensor>& tensors, bool on);
   absl::Status RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
   absl::StatusOr<rt::Tensor> ZeroGradient(const rt::TensorImpl& tensor);
+  // Adds what passed through a result to its gradient.
+  absl::Status Retain(rt::TensorImpl* tensor, rt::Tensor passed, bool with_history);
   absl::Status RunGrad(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
   absl::Status RunWrite(const v1::Command& command);
   absl::Status RunUpload(const v1::Command& command);

@@ -356,10 +356,10 @@ PyObject* DeepCopy(PyObject* self, PyObject*) {
 }
 
 PyObject* RetainGrad(PyObject* self, PyObject*) {
-  if (S(self)->requires_grad && !S(self)->grad_fn) Py_RETURN_NONE;
-  PyErr_SetString(PyExc_NotImplementedError, "retain_grad() is not available for results: use autograd.grad");
-  return nullptr;
+  if (RaiseIfError(S(self)->session()->RetainGrad(S(self)))) return nullptr;
+  Py_RETURN_NONE;
 }
+PyObject* RetainsGrad(PyObject* self, void*) { return PyBool_FromLong(S(self)->retains_grad); }
 
 #define WITH_KEYWORDS(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f))
 
@@ -378,6 +378,7 @@ PyGetSetDef kTensorAttributes[] = {
     {"T", Transposed, nullptr, nullptr, nullptr},
     {"mT", MatrixTransposed, nullptr, nullptr, nullptr},
     {"_version", Version, nullptr, nullptr, nullptr},
+    {"retains_grad", RetainsGrad, nullptr, nullptr, nullptr},
     {"is_cuda", IsCuda, nullptr, nullptr, nullptr},
     {"is_sparse", False, nullptr, nullptr, nullptr},
     {"is_quantized", False, nullptr, nullptr, nullptr},
@@ -403,7 +404,7 @@ PyMethodDef kTensorMethods[] = {
     {"backward", WITH_KEYWORDS(Backward), METH_VARARGS | METH_KEYWORDS, "Adds to the gradients of all leaves below."},
     {"requires_grad_", WITH_KEYWORDS(RequiresGradInPlace), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"detach_", DetachInPlace, METH_NOARGS, nullptr},
-    {"retain_grad", RetainGrad, METH_NOARGS, nullptr},
+    {"retain_grad", RetainGrad, METH_NOARGS, "Lets backward leave a gradient in this result too."},
     {"to", WITH_KEYWORDS(To), METH_VARARGS | METH_KEYWORDS, "Another dtype or device; self where nothing changes."},
     {"cpu", WITH_KEYWORDS(Cpu), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"cuda", WITH_KEYWORDS(Cuda), METH_VARARGS | METH_KEYWORDS, nullptr},
