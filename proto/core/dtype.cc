@@ -25,6 +25,12 @@ DType Combine(DType high, DType low) {
 }  // namespace
 
 std::string_view DTypeName(DType t) { return kNames[static_cast<int>(t) < kNumDTypes ? static_cast<int>(t) : 0].name; }
+std::string_view DTypeCppName(DType t) {
+  static constexpr std::string_view kNames[kNumDTypes] = {"none", "bool",      "unsigned char", "signed char", "short", "int",
+                                                   "long", "c10::Half", "c10::BFloat16", "float",       "double"};
+  return kNames[static_cast<int>(t)];
+}
+
 std::string_view DTypeTitle(DType t) {
   return kNames[static_cast<int>(t) < kNumDTypes ? static_cast<int>(t) : 0].title;
 }

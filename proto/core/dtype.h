@@ -36,6 +36,8 @@ inline size_t ItemSize(DType t) {
 std::string_view DTypeName(DType t);
 // "Float", as PyTorch's error messages call it.
 std::string_view DTypeTitle(DType t);
+// "unsigned char": what C++ calls the type, and some of PyTorch's messages do.
+std::string_view DTypeCppName(DType t);
 // kNone for an unknown name.
 DType DTypeFromName(std::string_view name);
 

@@ -11,12 +11,7 @@ namespace {
 absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
 absl::string_view Title(DType t) { return View(DTypeTitle(t)); }
 
-// "float", as C++ calls the type and some of PyTorch's messages do.
-absl::string_view CppName(DType t) {
-  constexpr absl::string_view kNames[kNumDTypes] = {"none", "bool",      "unsigned char", "signed char", "short", "int",
-                                                    "long", "c10::Half", "c10::BFloat16", "float",       "double"};
-  return kNames[static_cast<int>(t)];
-}
+absl::string_view CppName(DType t) { return View(DTypeCppName(t)); }
 
 absl::Status NotImplemented(absl::string_view kernel, DType t) {
   return InvalidArgument("\"", kernel, "\" not implemented for '", Title(t), "'");
@@ -147,79 +142,6 @@ TD_RULE(DTypeArange) {
     }
   }
   if (dtype == DType::kBool) return NotImplemented("arange_cpu", dtype);
-  out->outputs[output].dtype = dtype;
-  return absl::OkStatus();
-}
-
-// (low, high, dtype)
-TD_RULE(DTypeRandint) {
-  const int64_t low = args.Int(0), high = args.Int(1);
-  if (low >= high) {
-    return InvalidArgument("random_ expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
-  }
-  const DType dtype = GivenOr(args.Attr(2), DType::kInt64);
-  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
-  switch (dtype) {
-    case DType::kBool: least = 0, most = 1; break;
-    case DType::kUInt8: least = 0, most = 255; break;
-    case DType::kInt8: least = -128, most = 127; break;
-    case DType::kInt16: least = -32768, most = 32767; break;
-    case DType::kInt32: least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max(); break;
-    case DType::kFloat16: least = -65504, most = 65504; break;
-    default: break;
-  }
-  if (low < least || low > most) return InvalidArgument("from is out of bounds for ", CppName(dtype));
-  if (high - 1 > most) return InvalidArgument("to - 1 is out of bounds for ", CppName(dtype));
-  out->outputs[output].dtype = dtype;
-  return absl::OkStatus();
-}
-
-// (n, dtype)
-TD_RULE(DTypeRandperm) {
-  const int64_t n = args.Int(0);
-  const DType dtype = GivenOr(args.Attr(1), DType::kInt64);
-  int64_t most = std::numeric_limits<int64_t>::max();  // how many integers from zero on it tells apart
-  switch (dtype) {
-    case DType::kBool: return NotImplemented(PublicName(args), dtype);
-    case DType::kUInt8: most = 256; break;
-    case DType::kInt8: most = 128; break;
-    case DType::kInt16: most = 32768; break;
-    case DType::kInt32: most = int64_t{1} << 31; break;
-    case DType::kBFloat16: most = (1 << 8) + 1; break;
-    case DType::kFloat16: most = (1 << 11) + 1; break;
-    case DType::kFloat32: most = (1 << 24) + 1; break;
-    case DType::kFloat64: most = (int64_t{1} << 53) + 1; break;
-    default: break;
-  }
-  if (n > most && IsFloating(dtype)) {
-    return InvalidArgument("n cannot be greater than ", most, " for ", Title(dtype), " type.");
-  }
-  if (n > most) return InvalidArgument("value cannot be converted to type ", View(DTypeName(dtype)), "_t without overflow");
-  out->outputs[output].dtype = dtype;
-  return absl::OkStatus();
-}
-
-// (self, from, to)
-TD_RULE(DTypeUniform) {
-  const DType dtype = args.Tensor(0)->dtype;
-  TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
-  const double from = args.Attr(1).f(), to = args.Attr(2).f();
-  double most = std::numeric_limits<double>::max();
-  switch (dtype) {
-    case DType::kFloat16: most = 65504; break;
-    case DType::kBFloat16: most = 3.3895313892515355e38; break;
-    case DType::kFloat32: most = std::numeric_limits<float>::max(); break;
-    default: break;
-  }
-  if (!(std::abs(from) <= most)) return InvalidArgument("from is out of bounds for ", CppName(dtype));
-  if (!(std::abs(to) <= most)) return InvalidArgument("to is out of bounds for ", CppName(dtype));
-  if (!(from <= to)) {
-    return InvalidArgument("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  }
-  if (!(to - from <= most)) {
-    return InvalidArgument("uniform_ expects to-from <= std::numeric_limits<", Title(dtype), ">::max(), but found to=", to,
-                           " and from=", from, " which result in to-from to exceed the limit");
-  }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
 }

@@ -109,9 +109,6 @@ TD_RULE(DTypeDefault);
 TD_RULE(DTypeDefaultFloat);
 TD_RULE(DTypeLike);
 TD_RULE(DTypeArange);
-TD_RULE(DTypeRandint);
-TD_RULE(DTypeRandperm);
-TD_RULE(DTypeUniform);
 TD_RULE(DTypeInt64);
 TD_RULE(DTypeSame);
 TD_RULE(DTypeSameFloat);
@@ -145,6 +142,11 @@ TD_RULE(DTypeNll);
 TD_RULE(DTypeCrossEntropy);
 TD_RULE(DTypeDropout);
 TD_RULE(DTypeFusedStep);
+
+// random_rules.cc
+TD_RULE(DTypeRandint);
+TD_RULE(DTypeRandperm);
+TD_RULE(DTypeUniform);
 
 #undef TD_RULE
 
