@@ -1,8 +1,8 @@
 """Calls from the op table's `sample` strings, as tensors of real PyTorch and of telensor at once.
 
 A sample is the argument list of a call: `T[2,3], dim=1`. `T` is the dtype under test, `T+` positive, `T1` within
-(-1, 1), `T01` within (0, 1); `f32[3]`, `f64[3]`, `b[2]` fix the dtype; `i64[4]<5` draws indices below 5. Later arguments
-may name the tensors before them: in `T[2,3], T[2], t0.amax(1)` t0 is the first.
+(-1, 1), `T01` within (0, 1); `f32[3]`, `f64[3]`, `b[2]` fix the dtype; `i64[4]<5` draws indices below 5. Later
+arguments may name the tensors before them: in `T[2,3], T[2], t0.amax(1)` t0 is the first.
 """
 
 import re
@@ -60,7 +60,8 @@ class Call:
 
     def arguments_of(self, tensors):
         """(args, kwargs) with the given tensors, by their names."""
-        namespace = {"inf": float("inf"), "float64": "float64", "int64": "int64", "int32": "int32", "call": lambda *args, **kwargs: (args, kwargs)}
+        namespace = {name: name for name in ("float64", "int64", "int32")}
+        namespace |= {"inf": float("inf"), "call": lambda *args, **kwargs: (args, kwargs)}
         return eval(f"call({self.text})", {**namespace, **tensors})  # the table's own text, not a peer's
 
 

@@ -31,10 +31,12 @@ def test_conv2d(stride, padding, dilation, groups):
 
 
 @pytest.mark.parametrize("case", [
-    ((2, 4, 5, 5), (6, 3, 3, 3), {}), ((2, 4, 5, 5), (6, 4, 3, 3), {"groups": 3}), ((2, 4, 5, 5), (5, 2, 3, 3), {"groups": 2}),
+    ((2, 4, 5, 5), (6, 3, 3, 3), {}), ((2, 4, 5, 5), (6, 4, 3, 3), {"groups": 3}),
+    ((2, 4, 5, 5), (5, 2, 3, 3), {"groups": 2}),
     ((0, 4, 5, 5), (6, 4, 3, 3), {}), ((2, 4, 2, 2), (6, 4, 3, 3), {}), ((4, 5, 5), (6, 4, 3, 3), {}),
     ((2, 4, 5, 5), (6, 4, 3, 3), {"stride": 0}), ((2, 4, 5, 5), (6, 4, 3, 3), {"padding": -1}),
-    ((2, 4, 5, 5), (6, 4, 3, 3), {"dilation": 0}), ((5, 5), (6, 4, 3, 3), {}), ((2, 4, 5, 5), (6, 4, 3, 3), {"padding": "same"})],
+    ((2, 4, 5, 5), (6, 4, 3, 3), {"dilation": 0}), ((5, 5), (6, 4, 3, 3), {}),
+    ((2, 4, 5, 5), (6, 4, 3, 3), {"padding": "same"})],
     ids=str)
 def test_convolutions_at_their_limits(case):
     sizes, weight, options = case
@@ -72,7 +74,8 @@ def test_adaptive_pooling(size):
         functional("adaptive_avg_pool2d", size, tensors=(image,))
 
 
-@pytest.mark.parametrize("sizes", [(4, 3), (4, 3, 2, 2), (1, 3), (1, 3, 1, 1), (2, 3, 1), (0, 3), (0, 3, 2, 2), (1, 3, 2)], ids=str)
+@pytest.mark.parametrize("sizes", [(4, 3), (4, 3, 2, 2), (1, 3), (1, 3, 1, 1), (2, 3, 1), (0, 3), (0, 3, 2, 2),
+                                   (1, 3, 2)], ids=str)
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm(sizes, training):
     def run(module):
@@ -126,7 +129,8 @@ def test_class_losses(target, reduction):
     functional("cross_entropy", reduction=reduction, label_smoothing=0.2, tensors=(x, t, torch.zeros(3, dtype=x.dtype)))
 
 
-@pytest.mark.parametrize("case", [((4, 3), (5,)), ((4, 3), (4, 1)), ((3,), (1,)), ((0, 3), (0,)), ((4, 3, 2), (4, 3))], ids=str)
+@pytest.mark.parametrize("case", [((4, 3), (5,)), ((4, 3), (4, 1)), ((3,), (1,)), ((0, 3), (0,)),
+                                  ((4, 3, 2), (4, 3))], ids=str)
 def test_targets_of_a_wrong_size(case):
     for name in ("nll_loss", "cross_entropy"):
         functional(name, tensors=(random(*case[0]), torch.zeros(case[1], dtype=torch.int64)))
@@ -163,9 +167,10 @@ EMPTY = [torch.empty(0), torch.empty(0, 3), torch.empty(2, 0, 3), torch.tensor(2
 
 @pytest.mark.parametrize("x", EMPTY, ids=lambda t: str(tuple(t.shape)))
 def test_shapes_of_nothing_and_of_numbers(x):
-    for name, *args in (("reshape", (-1,)), ("reshape", (0, -1)), ("flatten",), ("squeeze",), ("unsqueeze", -1), ("unsqueeze", 3),
-                        ("t",), ("transpose", 0, -1), ("flip", (0,)), ("unbind", 0), ("split", 2), ("chunk", 2), ("chunk", 0),
-                        ("narrow", 0, 0, 1), ("select", 0, 0), ("diag",), ("nonzero",), ("clone",)):
+    for name, *args in (("reshape", (-1,)), ("reshape", (0, -1)), ("flatten",), ("squeeze",), ("unsqueeze", -1),
+                        ("unsqueeze", 3), ("t",), ("transpose", 0, -1), ("flip", (0,)), ("unbind", 0), ("split", 2),
+                        ("chunk", 2), ("chunk", 0), ("narrow", 0, 0, 1), ("select", 0, 0), ("diag",),
+                        ("nonzero",), ("clone",)):
         if hasattr(telensor.Tensor, name):
             compare(lambda t: getattr(t, name)(*args), x)
     for other in EMPTY:

@@ -1,5 +1,5 @@
-"""Every pointwise op of the table on the edges of every dtype, against real PyTorch: NaN, infinities, zeros of both signs,
-subnormal numbers, the least and the largest, division by zero, powers, remainders, conversions."""
+"""Every pointwise op of the table on the edges of every dtype, against real PyTorch: NaN, infinities, zeros of both
+signs, subnormal numbers, the least and the largest, division by zero, powers, remainders, conversions."""
 
 import itertools
 
@@ -60,7 +60,8 @@ def compare(function, *args, atol=None, mine=None):
         want = wide if isinstance(wide, Exception) else [w.to(narrow) if w.dtype == torch.float32 else w for w in wide]
     got = call(mine or function, telensor, *[like(a) if torch.is_tensor(a) else a for a in args])
     if isinstance(want, Exception) or isinstance(got, Exception):
-        assert isinstance(want, Exception) and isinstance(got, Exception), f"torch: {want!r:.150}, telensor: {got!r:.150}"
+        both = isinstance(want, Exception) and isinstance(got, Exception)
+        assert both, f"torch: {want!r:.150}, telensor: {got!r:.150}"
         return
     assert len(got) == len(want)
     for g, w in zip(got, want):
@@ -90,8 +91,8 @@ def rows_like(*shapes):
 UNARY = [(r, d) for r in rows_like("Tensor") for d in DTYPES.get(r["dtypes"], [])]
 
 
-# Where telensor is nearer to the exact value: torch loses gelu's sign of zero, subnormal numbers and the largest in log1p,
-# and remainders whose quotient overflows.
+# Where telensor is nearer to the exact value: torch loses gelu's sign of zero, subnormal numbers and the largest in
+# log1p, and remainders whose quotient overflows.
 def comparable(row, *tensors):
     if row["name"] == "gelu":
         return tensors[0] >= 0.5
@@ -111,7 +112,8 @@ def test_unary(row, dtype):
 
 
 OPERAND = "Tensor|Scalar"
-BINARY = [(r, d) for r in [*rows_like(OPERAND, OPERAND), *rows_like("Tensor", "Tensor")] for d in DTYPES.get(r["dtypes"], [])]
+BINARY = [(r, d) for r in [*rows_like(OPERAND, OPERAND), *rows_like("Tensor", "Tensor")]
+          for d in DTYPES.get(r["dtypes"], [])]
 
 
 @pytest.mark.parametrize("row,dtype", BINARY, ids=[f"{r['name']}-{d}" for r, d in BINARY])
@@ -172,7 +174,8 @@ def test_powers_of_integers(dtype):
     compare(torch.pow, a, b, mine=telensor.pow)
     if t != torch.uint8:
         kept = base[base != 0]
-        compare(torch.pow, *(x.reshape(-1) for x in torch.meshgrid(kept, -exponents[:5], indexing="ij")), mine=telensor.pow)
+        pairs = torch.meshgrid(kept, -exponents[:5], indexing="ij")
+        compare(torch.pow, *(x.reshape(-1) for x in pairs), mine=telensor.pow)
     compare(torch.pow, base, -1, mine=telensor.pow)
     compare(torch.pow, base, 0.5, mine=telensor.pow)
 
@@ -186,7 +189,8 @@ def test_conversion(source, target):
     to = getattr(torch, target)
     if values.is_floating_point() and not to.is_floating_point and to != torch.bool:
         # What C++ leaves open for numbers outside of the type is open here too.
-        values = values[(values.double() > float(torch.iinfo(to).min) - 0.5) & (values.double() < min(torch.iinfo(to).max, 2**62))]
+        x, info = values.double(), torch.iinfo(to)
+        values = values[(x > float(info.min) - 0.5) & (x < min(info.max, 2**62))]
     compare(lambda x: x.to(getattr(torch, target)), values, mine=lambda x: x.to(getattr(telensor, target)))
 
 
@@ -213,8 +217,8 @@ def test_sort(dtype, descending):
             mine=lambda x: telensor.sort(x, descending=descending))
 
 
-REDUCTIONS = ["sum", "prod", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "any", "all", "var", "std", "norm",
-              "logsumexp", "cumsum", "softmax", "log_softmax", "nonzero", "unbind"]
+REDUCTIONS = ["sum", "prod", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "any", "all", "var", "std",
+              "norm", "logsumexp", "cumsum", "softmax", "log_softmax", "nonzero", "unbind"]
 INPUTS = {
     "nan": lambda: torch.tensor([[1.0, NAN, 3.0], [2.0, 5.0, -INF]]),
     "ties": lambda: torch.tensor([[2.0, 2.0, 1.0], [1.0, 2.0, 2.0]]),
