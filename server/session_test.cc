@@ -196,6 +196,8 @@ TEST_F(SessionTest, AFullQueueHoldsTheReaderBack) {
   // It cannot be shown that a thread waits for ever; that it gets no further than the limit, at the end, can.
   while (submitted.load() < 2) std::this_thread::yield();
   turn = Scheduler::Turn();
+  threads_.back().join();
+  threads_.pop_back();
   AwaitExecuted(20);
   EXPECT_EQ(session_->GetStats().tensors, 20u);
 }

@@ -154,11 +154,13 @@ if [[ $mode == asan ]]; then
 fi
 
 # What threads share. A test's name is its target's.
-shared='session|batcher|scheduler|executor|server|service|connection|tensor_table|allocator|pool|budget|transfer|client'
+shared='session|batcher|scheduler|executor|server|service|connection|tensor_table|allocator|pool|budget|transfer|client|fault_backend'
 export TSAN_OPTIONS=suppressions=$root/deploy/sanitizers/tsan.supp:ignore_noninstrumented_modules=1:second_deadlock_stack=1
 mkdir -p build/tsan
 # absl::Mutex comes from an uninstrumented library: this tells ThreadSanitizer of its locks.
-shim=$root/build/tsan/tsan_absl_mutex.o
+# Named by its contents: programs are linked again when it changes.
+sum=$(cksum <deploy/sanitizers/tsan_absl_mutex.cc)
+shim=$root/build/tsan/tsan_absl_mutex.${sum%% *}.o
 part "mutex annotations" 120 g++ -std=c++17 -O1 -fPIC -c deploy/sanitizers/tsan_absl_mutex.cc -o "$shim" || finish
 part "configure" 300 cmake --preset tsan -DPython3_EXECUTABLE="$python" -DCMAKE_EXE_LINKER_FLAGS="-fsanitize=thread $shim -lstdc++ -ldl" || finish
 targets=$(ctest --test-dir build/tsan -N -R "$shared" | sed -n 's/^ *Test *#[0-9]*: //p')
