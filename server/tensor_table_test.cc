@@ -122,6 +122,20 @@ TEST(TensorTableTest, LimitsHandlesInUse) {
   EXPECT_TRUE(table.CheckNew(4).ok());
 }
 
+TEST(TensorTableTest, ErrorsHaveALimitOfTheirOwn) {
+  TensorTable table(1);
+  table.Put(1, NewTensor());
+  EXPECT_FALSE(table.CheckNew(2).ok());
+  EXPECT_TRUE(table.CanFail(2));
+  EXPECT_FALSE(table.CanFail(1)) << "what holds something stays";
+  table.PutFailure(2, NewFailure());
+  EXPECT_FALSE(table.CanFail(3));
+  table.Erase(1);
+  EXPECT_TRUE(table.CheckNew(3).ok()) << "an error takes no tensor's room";
+  table.Erase(2);
+  EXPECT_TRUE(table.CanFail(3));
+}
+
 TEST(TensorTableTest, UnknownHandlesAreNotFound) {
   TensorTable table(10);
   for (Handle h : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, uint64_t{1} << 52, UINT64_MAX}) {
