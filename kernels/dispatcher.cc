@@ -1,5 +1,7 @@
 #include "kernels/dispatcher.h"
 
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "proto/core/half.h"
 #include "proto/core/in_place.h"
@@ -348,6 +350,9 @@ absl::Status Dispatcher::Run(const OpSchema& schema, const OpArgs& args, const O
     }
   }
   // A row without outputs writes its inputs and runs where they are.
+  if (outputs->empty() && std::none_of(inputs.begin(), inputs.end(), [](const Operand& in) { return in.tensor != nullptr; })) {
+    return InvalidArgument(schema.name, ": takes at least one tensor");
+  }
   DeviceIndex where = 0;
   if (!outputs->empty()) {
     where = (*outputs)[0]->meta().device;

@@ -381,6 +381,7 @@ TEST_F(MalformedTest, FusedSteps) {
     SCOPED_TRACE(groups);
     RefusedOp("_sgd_step_", {w_, grad}, attrs(groups, 0), 0);
   }
+  EXPECT_THAT((RefusedOp("_sgd_step_", {}, attrs(2, 0), 0)), HasSubstr("takes at least one tensor"));
   RefusedOp("_sgd_step_", {w_, x_}, attrs(2, 0), 0);
   RefusedOp("_sgd_step_", {w_, ints}, attrs(2, 0), 0);
   RefusedOp("_sgd_step_", {ints, ints}, attrs(2, 0), 0);
