@@ -132,7 +132,7 @@ TEST_P(ExecutorFuzzTest, TheServerLives) {
   EXPECT_THAT(client.Values(client.Op("add", {x, x})), ::testing::ElementsAre(2, 4));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ExecutorFuzzTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Seeds, ExecutorFuzzTest, ::testing::Values(1, 3));
 
 }  // namespace
 }  // namespace telensor::server
