@@ -102,11 +102,12 @@ void OpBatcher::WriterLoop() {
     const auto due = [this] {
       return stopping_ || !closed_.ok() || (count_ > 0 && (sent_seq_ == acked_seq_ || count_ >= kFullCommands));
     };
-    if (!due()) {
+    // Somebody's Flush may have sent what this was woken for: it sleeps again, and must be woken again.
+    while (!due()) {
       writer_idle_ = true;
-      writer_wakes_.wait(lock, due);
-      writer_idle_ = false;
+      writer_wakes_.wait(lock);
     }
+    writer_idle_ = false;
     if (stopping_ || !closed_.ok()) return;
     lock.unlock();
     Send();

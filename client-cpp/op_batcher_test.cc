@@ -156,6 +156,21 @@ TEST_F(OpBatcherTest, AFullBatchDoesNotWait) {
   EXPECT_GE(batch.commands_size(), 512);
 }
 
+TEST_F(OpBatcherTest, AWriterThatFoundNothingLeftIsWokenAgain) {
+  server_.AcknowledgeAll();
+  size_t n = 0;
+  for (int i = 0; i < 300; ++i) {
+    Append();
+    batcher_->Flush();  // may send before the writer that was woken for it
+    const uint64_t seq = Append();
+    while (true) {
+      const v1::CommandBatch batch = server_.Batch(n++);
+      ASSERT_GT(batch.commands_size(), 0);
+      if (batch.first_seq() + batch.commands_size() > seq) break;
+    }
+  }
+}
+
 TEST_F(OpBatcherTest, FlushSendsFromTheCaller) {
   Append();
   server_.Batch(0);
