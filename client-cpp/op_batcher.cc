@@ -109,7 +109,10 @@ void OpBatcher::WriterLoop() {
     }
     writer_idle_ = false;
     if (stopping_ || !closed_.ok()) return;
+    const bool full = count_ >= kFullCommands;
     lock.unlock();
+    // Woken by a first op, this may have taken the caller's place on its core: an op and the read of it go together.
+    if (!full) std::this_thread::yield();
     Send();
     lock.lock();
   }
@@ -143,8 +146,8 @@ void OpBatcher::ReaderLoop() {
 template <typename Done>
 std::unique_lock<std::mutex> OpBatcher::Await(uint64_t seq, const Done& done) {
   Flush();
-  // A round trip on one host is shorter than two wakes of a sleeping thread: look for a moment before sleeping.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(60);
+  // Waking a sleeping thread can cost half of a round trip on one host: look for two of them before sleeping.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
   while (acked_hint_.load(std::memory_order_acquire) < seq && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
   }

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/device_set.h"
+#include "server/health.h"
 #include "server/service.h"
 
 namespace telensor::server {
@@ -94,6 +95,7 @@ struct Server::Parts {
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<SessionManager> sessions;
   std::unique_ptr<TelensorService> service;
+  HealthService health{v1::Telensor::service_full_name()};
   std::unique_ptr<grpc::Server> grpc;
   std::string socket;
   int tcp_port = 0;
@@ -119,12 +121,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
   parts.sessions = std::make_unique<SessionManager>(parts.devices->devices(), parts.config, parts.scheduler.get());
   parts.service = std::make_unique<TelensorService>(parts.sessions.get(), parts.devices->reports());
 
-  grpc::EnableDefaultHealthCheckService(true);
+  grpc::EnableDefaultHealthCheckService(false);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(absl::StrCat("unix:", parts.socket), grpc::InsecureServerCredentials());
   if (!config.tcp.empty()) builder.AddListeningPort(config.tcp, grpc::InsecureServerCredentials(), &parts.tcp_port);
   builder.RegisterService(parts.service.get());
+  builder.RegisterService(&parts.health);
   // On a Unix socket the kernel tells of a client's end; pings would end one that is only stopped, as in a debugger.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, config.tcp.empty() ? INT_MAX : 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
@@ -142,8 +145,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Config& config) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", parts.socket, config.tcp.empty() ? "" : " and ", config.tcp));
     }
   }
-  // Asked by name, health is known as well as asked for the whole server.
-  parts.grpc->GetHealthCheckService()->SetServingStatus(v1::Telensor::service_full_name(), true);
   server->address_ = absl::StrCat("unix:", parts.socket);
   return server;
 }
@@ -152,7 +153,7 @@ int Server::tcp_port() const { return parts_->tcp_port; }
 
 bool Server::Drain(int seconds) {
   parts_->sessions->Drain();
-  parts_->grpc->GetHealthCheckService()->SetServingStatus(false);
+  parts_->health.SetServing(false);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (parts_->sessions->size() > 0 && !parts_->shutdown && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -167,6 +168,7 @@ Server::~Server() {
   if (parts_->grpc != nullptr) {
     parts_->sessions->Drain();
     parts_->sessions->CloseAll();
+    parts_->health.Shutdown();
     parts_->grpc->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
     parts_->grpc->Wait();
     unlink(parts_->socket.c_str());

@@ -42,7 +42,7 @@ TESTS = re.compile(r"^tests/|_test\.(cc|cu|h)$|_testing\.h$|/testing/")
 # Libraries: (name, pattern of the include, pattern of the files that may have it).
 LIBRARIES = [
     ("gRPC", r"^grpc(pp|\+\+)?/|\.grpc\.pb\.h$",
-     r"^server/(service|server)\.(h|cc)$|^client-cpp/connection\.cc$"),
+     r"^server/(health|service|server)\.(h|cc)$|^client-cpp/connection\.cc$"),
     ("protobuf", r"^google/protobuf/|^telensor/v1/.*\.pb\.h$", r"^server/|^client-(cpp|python)/"),
     ("spdlog", r"^spdlog/|^fmt/", r"^server/"),
     ("toml++ or CLI11", r"^toml\+\+/|^CLI/", r"^server/"),
