@@ -33,6 +33,19 @@ def test_an_idle_server_ends_at_once(tmp_path, number):
         assert not server.socket.exists() and "all sessions have ended" in server.log()
 
 
+def test_health_is_watched(tmp_path):
+    name = b"\x0a\x14telensor.v1.Telensor"
+    with Daemon(tmp_path) as server, Connection(server.address) as probe:
+        assert refused(lambda: health(probe, b"another")).code == "NOT_FOUND"
+        whole, named, unknown = (probe.watch("/grpc.health.v1.Health/Watch", r) for r in (b"", name, b"\x0a\x01x"))
+        assert (next(whole), next(named), next(unknown)) == (SERVING, SERVING, b"\x08\x03")
+        probe.open()  # a session keeps the server for its drain
+        server.signal(signal.SIGTERM)
+        assert (next(whole), next(named)) == (NOT_SERVING, NOT_SERVING)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_draining_lets_a_session_finish(tmp_path, number):
     with Daemon(tmp_path) as server, Program(WORKER, server.address) as worker, Connection(server.address) as probe:

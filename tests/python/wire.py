@@ -109,6 +109,10 @@ class Connection:
         """A unary call of any service, in bytes."""
         return self._try(self.channel.unary_unary(method), request)
 
+    def watch(self, method, request):
+        """The answers of a call that streams them, in bytes."""
+        return self.channel.unary_stream(method)(request, timeout=PATIENCE)
+
 
 class RawSession:
     """An open session with its stream; commands go in batches as the test makes them."""
