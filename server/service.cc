@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <thread>
 
 #include "server/version.h"
@@ -41,6 +42,7 @@ grpc::Status TelensorService::Execute(grpc::ServerContext* context,
   Session& session = **found;
   if (!session.Attach()) return ToGrpc(absl::FailedPreconditionError("the session has a stream already"));
 
+  std::atomic<bool> reading{true};
   std::thread writer([&] {
     v1::EventBatch events;
     while (session.NextEvents(&events)) {
@@ -51,12 +53,15 @@ grpc::Status TelensorService::Execute(grpc::ServerContext* context,
       sessions_.Close(id);
       break;
     }
+    // Closed from elsewhere, as at the server's end: nobody waits for a client that does not end its stream.
+    if (reading) context->TryCancel();
   });
   v1::CommandBatch batch;
   absl::Status status;
   const auto send = [stream](const v1::EventBatch& events) { return stream->Write(events); };
   const auto gone = [context] { return context->IsCancelled(); };
   while (status.ok() && stream->Read(&batch)) status = session.Submit(&batch, send, gone);
+  reading = false;
   // The stream is the session's life for now: its end frees everything.
   sessions_.Close(id);
   writer.join();

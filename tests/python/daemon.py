@@ -35,10 +35,16 @@ def until(condition, what, patience=PATIENCE):
         time.sleep(0.005)
 
 
+def state(folder):
+    """R, S, T ... of a process or thread, by its folder in /proc."""
+    with open(f"{folder}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def alive(pid):
     """Whether a process runs; one that ended and was not waited for does not."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return state(f"/proc/{pid}") not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
@@ -94,7 +100,11 @@ class Daemon:
         return self.log_file.read_text(errors="replace")
 
     def signal(self, number):
+        """Sends a signal; SIGSTOP has stopped every thread when this returns."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            tasks = f"/proc/{self.process.pid}/task"
+            until(lambda: all(state(f"{tasks}/{task}") == "T" for task in os.listdir(tasks)), "the stop")
 
     def wait(self):
         """The exit status."""

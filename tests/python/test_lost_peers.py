@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from daemon import Daemon, Program, resident_bytes, run, until
+from daemon import Daemon, Program, resident_bytes, run, state, until
 from wire import Connection, RawSession
 
 @pytest.fixture
@@ -209,13 +209,9 @@ def test_the_server_dies_while_a_client_waits(server_or_die, call):
         server_or_die.signal(signal.SIGSTOP)  # so that it can't answer before it dies
         client.say()
         assert client.line() == "waiting"
-        until(lambda: "S" == state(client.pid), "the client's wait")
+        until(lambda: "S" == state(f"/proc/{client.pid}"), "the client's wait")
         server_or_die.process.kill()
         assert client.end() == "lost True\n"
-
-
-def state(pid):
-    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
