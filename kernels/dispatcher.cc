@@ -39,9 +39,10 @@ void StoreScalar(const Scalar& s, DType dtype, void* out) {
   }
 }
 
-tt_tensor View(const TensorImpl& tensor) {
+// Filled where it stays: small stores that a copy loads as one wait for each other.
+void FillView(const TensorImpl& tensor, tt_tensor* view) {
   const TensorMeta& m = tensor.meta();
-  tt_tensor t = {};
+  tt_tensor& t = *view;
   t.data = tensor.data();
   t.sizes = m.sizes.data();
   t.strides = m.strides.data();
@@ -49,7 +50,6 @@ tt_tensor View(const TensorImpl& tensor) {
   t.rank = m.rank();
   t.dtype = static_cast<int32_t>(m.dtype);
   t.contiguous = m.contiguous();
-  return t;
 }
 
 tt_value ViewValue(const Value& v) {
@@ -94,11 +94,11 @@ class Dispatcher::Invocation {
     metas_.reserve(inputs + 1);
   }
   void AddOutput(const TensorImpl& tensor) {
-    outputs_.push_back(View(tensor));
+    FillView(tensor, &outputs_.emplace_back());
     output_metas_.push_back(&tensor.meta());
   }
   void AddInput(const TensorImpl& tensor) {
-    inputs_.push_back(View(tensor));
+    FillView(tensor, &inputs_.emplace_back());
     metas_.push_back(&tensor.meta());
   }
   void AddScalar(const Scalar& scalar, DType dtype) {

@@ -1,7 +1,7 @@
 // Tensor: a strided view of a storage. Storage: device memory with a version, shared by its views.
 //
-// Owned by whoever holds a Ref. The counts are atomic, so a transfer thread may hold one; everything else belongs to
-// the session's turn on the device.
+// Owned by whoever holds a Ref. Everything belongs to the session's turn on the device, counts included: a transfer
+// thread that fills a tensor's memory takes and drops its Ref in a turn.
 #pragma once
 
 #include <memory>

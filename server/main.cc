@@ -9,6 +9,7 @@
 #include <iostream>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ void OnSignal(int) {
 // OpenMP's threads spin while they wait, which stalls everybody where cores are shared with clients and neighbours.
 // libgomp reads its settings when it is loaded, so they can only be given to a program that starts.
 void LimitSpinning(char** argv) {
+  prctl(PR_SET_NAME, "telensord");  // started again below, it would be called "exe" in ps and top
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "2000", 1);
   execv("/proc/self/exe", argv);  // where this fails, the server runs as it is
