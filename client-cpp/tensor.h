@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "client-cpp/error.h"
@@ -40,11 +42,19 @@ class Device {
   int index_ = -1;
 };
 
+// What an argument's own type must be: C++ would turn a bool, a number and a pointer into one another.
+template <typename T>
+using IfBool = std::enable_if_t<std::is_same_v<T, bool>, int>;
+template <typename T>
+using IfInt = std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int>;
+template <typename T>
+using IfFloat = std::enable_if_t<std::is_floating_point_v<T>, int>;
+
 // Sizes, dimensions: from a list or from one number.
 class IntArray {
  public:
-  IntArray(int64_t value) : values_{value} {}
-  IntArray(int value) : values_{value} {}
+  template <typename T, IfInt<T> = 0>
+  IntArray(T value) : values_{static_cast<int64_t>(value)} {}
   IntArray(std::initializer_list<int64_t> values) : values_(values) {}
   IntArray(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
@@ -55,6 +65,24 @@ class IntArray {
 
  private:
   std::vector<int64_t> values_;
+};
+
+// Dimensions that may be left out: std::nullopt, or {}.
+class OptionalIntArray {
+ public:
+  OptionalIntArray() = default;
+  OptionalIntArray(std::nullopt_t) {}
+  template <typename T, IfInt<T> = 0>
+  OptionalIntArray(T value) : array_(value) {}
+  OptionalIntArray(std::initializer_list<int64_t> values) : array_(values) {}
+  OptionalIntArray(std::vector<int64_t> values) : array_(std::move(values)) {}
+  OptionalIntArray(IntArray array) : array_(std::move(array)) {}
+  OptionalIntArray(std::optional<IntArray> array) : array_(std::move(array)) {}
+  explicit operator bool() const { return array_.has_value(); }
+  const IntArray* operator->() const { return &*array_; }
+
+ private:
+  std::optional<IntArray> array_;
 };
 
 class Tensor {
@@ -122,7 +150,8 @@ struct Operand {
   Operand(float v) : scalar(static_cast<double>(v)) {}
   Operand(int v) : scalar(v) {}
   Operand(int64_t v) : scalar(v) {}
-  Operand(bool v) : scalar(v) {}
+  template <typename T, IfBool<T> = 0>
+  Operand(T v) : scalar(v) {}
   explicit Operand(client::TensorState* state) : tensor(state) {}
   client::TensorState* tensor = nullptr;
   Scalar scalar;

@@ -1,6 +1,7 @@
 // The C++ client against a server of this process, over a Unix socket: results, errors, and what a client leaves.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -64,6 +65,46 @@ TEST(ClientServerTest, AFailedOpPoisonsItsResultAlone) {
   }
   EXPECT_EQ(sum(x).item(), 3);
 }
+
+TEST(ClientServerTest, ANumberIsADimensionAndABoolIsAFlag) {
+  const float data[] = {1, 2, 3, 5};
+  const Tensor x = Tensor::FromData(data, {2, 2}, DType::kFloat32);
+  EXPECT_EQ(var(x, 1).to_vector<float>(), (std::vector<float>{0.5, 2}));
+  EXPECT_EQ(var(x, 0, false).to_vector<float>(), (std::vector<float>{1, 2.25}));
+  EXPECT_EQ(var(x, int64_t{1}, true, true).sizes(), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(var(x, {0, 1}).dim(), 0);
+  EXPECT_FLOAT_EQ(var(x, true).item(), 8.75 / 3);
+  EXPECT_FLOAT_EQ(var(x, false).item(), 8.75 / 4);
+  EXPECT_EQ(std::get<0>(max(x, 1)).sizes(), (std::vector<int64_t>{2}));
+  EXPECT_EQ(telensor::std(x, 0, false).to_vector<float>(), (std::vector<float>{1, 1.5}));
+  EXPECT_FLOAT_EQ(telensor::std(x, false).item(), std::sqrt(8.75F / 4));
+  // One number is a size of every part; a list has each part's.
+  const Tensor y = zeros({6});
+  EXPECT_EQ(split(y, 2).size(), 3U);
+  EXPECT_EQ(split(y, {6}).size(), 1U);
+  EXPECT_EQ(split(y, {1, 5})[1].size(0), 5);
+  EXPECT_THROW(split(y, {2}), Error);
+  EXPECT_EQ(sum(x, {}).dim(), 0);
+  EXPECT_EQ(sum(x, {1}).to_vector<float>(), (std::vector<float>{3, 8}));
+  EXPECT_EQ(prod(x, DType::kFloat64).dtype(), DType::kFloat64);
+  EXPECT_EQ(randint(3, {4, 5}).dim(), 2);
+  EXPECT_EQ(randint(0, 3, {4, 5}).dim(), 2);
+}
+
+template <typename T, typename = void>
+struct MaxTakes : std::false_type {};
+template <typename T>
+struct MaxTakes<T, std::void_t<decltype(max(std::declval<Tensor>(), std::declval<T>()))>> : std::true_type {};
+template <typename T, typename = void>
+struct SumTakes : std::false_type {};
+template <typename T>
+struct SumTakes<T, std::void_t<decltype(sum(std::declval<Tensor>(), std::declval<T>()))>> : std::true_type {};
+static_assert(MaxTakes<int>::value && MaxTakes<size_t>::value && MaxTakes<Tensor>::value);
+static_assert(!MaxTakes<double>::value, "a number is no dimension");
+static_assert(SumTakes<int>::value && SumTakes<std::vector<int64_t>>::value && SumTakes<std::nullopt_t>::value);
+static_assert(!SumTakes<bool>::value && !SumTakes<double>::value, "neither names a dimension");
+static_assert(!std::is_constructible_v<Operand, const char*> && !std::is_constructible_v<Scalar, const Tensor*>,
+              "a pointer is no bool");
 
 TEST(ClientServerTest, LargeTensorsTravelBothWays) {
   std::vector<float> data(3 << 20);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "proto/core/dims.h"
@@ -16,7 +17,9 @@ struct Scalar {
   double f = 0;
 
   Scalar() = default;
-  Scalar(bool v) : kind(DType::kBool), i(v), f(v) {}
+  // A bool itself, not a pointer, which C++ would take for one.
+  template <typename T, std::enable_if_t<std::is_same_v<T, bool>, int> = 0>
+  Scalar(T v) : kind(DType::kBool), i(v), f(v) {}
   Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}
   Scalar(int64_t v) : kind(DType::kInt64), i(v), f(static_cast<double>(v)) {}
   Scalar(double v) : kind(DType::kFloat64), f(v) {}

@@ -2,6 +2,8 @@
 
 import ast
 
+from table import TableError
+
 ARG_TYPES = {
     "kTensor": "const Tensor&",
     "kTensorOrScalar": "const Operand&",
@@ -19,7 +21,7 @@ OPTIONAL_TYPES = {
     "kInt": "std::optional<int64_t>",
     "kFloat": "std::optional<double>",
     "kBool": "std::optional<bool>",
-    "kInts": "const std::optional<IntArray>&",
+    "kInts": "const OptionalIntArray&",
     "kString": "std::optional<std::string_view>",
 }
 
@@ -55,7 +57,53 @@ def public(ops):
     return [op for op in ops if not op.base.startswith("_")]
 
 
-def signature(op, inplace, defaults):
+# Of these, C++ turns one into another, and likes a bool better than what takes a class's constructor.
+STRICT = {"kBool": "IfBool", "kInt": "IfInt", "kFloat": "IfFloat"}
+
+
+def strict_params(op, ops):
+    """The numbers whose C++ type tells this overload from another: they take their own kind only."""
+    strict = []
+    for index, p in enumerate(op.params):
+        others = [o.params[index] for o in ops if o.base == op.base and o is not op and index < len(o.params)]
+        if p.type in STRICT and not p.optional and any(o.type != p.type for o in others):
+            strict.append(index)
+    return strict
+
+
+def numbers_taken(p):
+    """The kinds of C++ values, and lists of them, that a parameter of an overload takes from a caller."""
+    if p.type == "kInts":
+        return {"kInt", "list"}
+    if p.type in ("kScalar", "kTensorOrScalar"):
+        return {"kBool", "kInt", "kFloat"} | ({"kTensor"} if p.type == "kTensorOrScalar" else set())
+    return {p.type}
+
+
+def check_overloads(ops):
+    """Refuses rows of one name that C++ could not tell apart by their arguments, whatever stands there."""
+    shown = public(ops)
+    for i, a in enumerate(shown):
+        for b in shown[i + 1:]:
+            if a.base != b.base:
+                continue
+            required = max(sum(p.default is None for p in op.params) for op in (a, b))
+            for n in range(required, min(len(a.params), len(b.params)) + 1):
+                pairs = [(a.params[k], b.params[k]) for k in range(n)]
+                differ = [(p, q) for p, q in pairs if (p.type, p.optional) != (q.type, q.optional)]
+                if any(not numbers_taken(p) & numbers_taken(q) for p, q in differ):
+                    continue
+                # One parameter that takes its own kind only decides for its overload; two may decide differently.
+                exact = {(p.type in STRICT and not p.optional) - (q.type in STRICT and not q.optional) for p, q in differ}
+                if differ and (1 in exact) == (-1 in exact):
+                    raise TableError(f"{a.name} and {b.name}: C++ can't tell their overloads with {n} arguments apart")
+
+
+def overload_name(op, inplace):
+    return f"{op.cpp_name}{'_' if inplace else ''}"
+
+
+def signature(op, inplace, defaults, name=None):
     parts = []
     for index, p in enumerate(op.params):
         kind = arg_type(p)
@@ -65,7 +113,23 @@ def signature(op, inplace, defaults):
         if defaults and p.default is not None:
             text += f" = {default_cpp(p)}"
         parts.append(text)
-    return f"{'Tensor' if inplace else result_type(op)} {op.base}{'_' if inplace else ''}({', '.join(parts)})"
+    name = name or f"{op.base}{'_' if inplace else ''}"
+    return f"{'Tensor' if inplace else result_type(op)} {name}({', '.join(parts)})"
+
+
+def strict_overload(op, inplace, strict):
+    """A template in the header, which takes an argument only as what it is, and what it calls."""
+    kinds = {index: f"T{index}" for index in strict}
+    heads = [f"typename T{i}, {STRICT[op.params[i].type]}<T{i}> = 0" for i in strict]
+    parts = []
+    for index, p in enumerate(op.params):
+        kind = kinds.get(index) or ("const Tensor&" if inplace and index == 0 else arg_type(p))
+        default = "" if p.default is None or index in kinds else f" = {default_cpp(p)}"
+        parts.append(f"{kind} {p.name}{default}")
+    result = "Tensor" if inplace else result_type(op)
+    call = f"overloads::{overload_name(op, inplace)}({', '.join(p.name for p in op.params)})"
+    return (f"template <{', '.join(heads)}>\n{result} {op.base}{'_' if inplace else ''}({', '.join(parts)}) {{\n"
+            f"  return {call};\n}}")
 
 
 def value_expr(p):
@@ -135,10 +199,16 @@ def emit_client_header(ops):
         "#pragma once", "", "#include <optional>", "#include <string_view>", "#include <tuple>", "#include <vector>", "",
         '#include "client-cpp/tensor.h"', "", "namespace telensor {", "",
     ]
+    check_overloads(ops)
+    called = [signature(row, inplace, False, overload_name(op, inplace)) + ";"
+              for op in public(ops) if strict_params(op, ops) for row, inplace in variants(op)]
+    if called:
+        out += ["namespace overloads {"] + called + ["}  // namespace overloads", ""]
     for op in public(ops):
+        strict = strict_params(op, ops)
         for row, inplace in variants(op):
             out.append(f"// {op.row['doc']}" + (" Written into `self`." if inplace else ""))
-            out.append(signature(row, inplace, True) + ";")
+            out.append(strict_overload(row, inplace, strict) if strict else signature(row, inplace, True) + ";")
     out += ["", "}  // namespace telensor", ""]
     return "\n".join(out)
 
@@ -151,6 +221,7 @@ def emit_client_source(ops):
     ]
     for op in public(ops):
         for row, inplace in variants(op):
-            out.append(f"{signature(row, inplace, False)} {{\n{body(row, inplace)}\n}}\n")
+            name = f"overloads::{overload_name(op, inplace)}" if strict_params(op, ops) else None
+            out.append(f"{signature(row, inplace, False, name)} {{\n{body(row, inplace)}\n}}\n")
     out += ["}  // namespace telensor", ""]
     return "\n".join(out)

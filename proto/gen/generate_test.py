@@ -123,6 +123,21 @@ class GeneratorTest(unittest.TestCase):
         self.assert_fails(changed("neg", shape=None), "neg", "shape")
         self.assert_fails(changed("neg", kind="magic"), "neg", "magic")
 
+    def test_overloads(self):
+        def overload(params):
+            return GOOD | {"twice.more": GOOD["twice"] | {"signature": f"twice({params}) -> Tensor", "formula": "neg(self)"}}
+
+        # C++ takes a number for a bool, and the reverse: what tells the overloads apart takes its own type only.
+        status, said, files = run(overload("Tensor self, bool flag"))
+        self.assertEqual((status, said), (0, ""))
+        header = files["client-cpp/ops.h"]
+        self.assertIn("template <typename T1, IfInt<T1> = 0>\nTensor twice(const Tensor& self, T1 dim)", header)
+        self.assertIn("template <typename T1, IfBool<T1> = 0>\nTensor twice(const Tensor& self, T1 flag)", header)
+        self.assertEqual(run(overload("Tensor self, Tensor other"))[0], 0)
+        self.assert_fails(overload("Tensor self, Scalar? dim") | {
+            "twice": GOOD["twice"] | {"signature": "twice(Tensor self, Scalar dim) -> Tensor", "formula": "neg(self)"},
+        }, "twice.more", "apart")
+
     def test_bad_signature(self):
         self.assert_fails(changed("neg", signature="negate(Tensor self) -> Tensor"), "neg")
         self.assert_fails(changed("neg", signature="neg(Tensr self) -> Tensor"), "neg", "Tensr")
