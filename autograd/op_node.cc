@@ -191,19 +191,25 @@ absl::StatusOr<GradList> AccumulateGrad::Apply(Recorder* recorder, GradList grad
   if (!grads[0]) return GradList();
   AutogradMeta& meta = AutogradMeta::Of(leaf_.get());
   Tensor grad = std::move(grads[0]);
+  const Dims strides = GradientStrides(leaf_->meta());
   if (!meta.grad) {
-    // A buffer that nobody else can see becomes the gradient itself.
-    if (!recorder->recording() && grad->unique() && grad->storage()->unique() && !grad->base() &&
-        grad->meta().contiguous() == leaf_->meta().contiguous()) {
-      meta.grad = std::move(grad);
-    } else {
-      TD_ASSIGN_OR_RETURN(meta.grad, recorder->Call1(ops::clone, {{Operand{grad.get(), {}}}}, {}));
+    TD_ASSIGN_OR_RETURN(Tensor laid_out, recorder->LaidOut(grad, strides));
+    if (laid_out.get() == grad.get()) {
+      // A buffer that nobody else can see becomes the gradient itself.
+      laid_out = nullptr;
+      if (!recorder->recording() && grad->unique() && grad->storage()->unique() && !grad->base()) {
+        laid_out = std::move(grad);
+      } else {
+        TD_ASSIGN_OR_RETURN(laid_out, recorder->Call1(ops::clone, {{Operand{grad.get(), {}}}}, {}));
+      }
     }
+    meta.grad = std::move(laid_out);
     return GradList();
   }
   const Operand operands[] = {{meta.grad.get(), {}}, {grad.get(), {}}};
   if (recorder->recording()) {
-    TD_ASSIGN_OR_RETURN(meta.grad, recorder->Call1(ops::add, operands, {Value::Int(1)}));
+    TD_ASSIGN_OR_RETURN(Tensor sum, recorder->Call1(ops::add, operands, {Value::Int(1)}));
+    TD_ASSIGN_OR_RETURN(meta.grad, recorder->LaidOut(std::move(sum), strides));
   } else {
     TD_RETURN_IF_ERROR(recorder->Call1(ops::add, operands, {Value::Int(1)}, true).status());
   }

@@ -236,6 +236,16 @@ absl::StatusOr<Edge> Recorder::GradientEdge(TensorImpl* tensor) {
   return Edge{Ref<Node>(NewNode<AccumulateGrad>(tensor).get()), 0};
 }
 
+absl::StatusOr<Tensor> Recorder::LaidOut(Tensor grad, const Dims& strides) {
+  if (grad->meta().strides == strides && grad->meta().offset == 0) return grad;
+  TensorMeta layout = grad->meta();
+  layout.offset = 0;
+  layout.strides = strides;
+  TD_ASSIGN_OR_RETURN(Tensor out, dispatcher_.Empty(layout));
+  const Operand copy[] = {{out.get(), {}}, {grad.get(), {}}};
+  return Call1(ops::copy_, copy, {}, true);
+}
+
 absl::StatusOr<Tensor> Recorder::FitGradient(Tensor grad, const TensorMeta& want) {
   if (grad->meta().sizes != want.sizes) {
     const Dims& have = grad->meta().sizes;

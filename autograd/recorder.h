@@ -30,6 +30,8 @@ class Recorder {
   absl::StatusOr<Edge> GradientEdge(TensorImpl* tensor);
   // Makes a gradient fit what it is the gradient of: summed over broadcast dimensions, converted.
   absl::StatusOr<Tensor> FitGradient(Tensor grad, const TensorMeta& want);
+  // A gradient in the layout that clients expect of it: itself, or a copy.
+  absl::StatusOr<Tensor> LaidOut(Tensor grad, const Dims& strides);
   uint64_t NextSequence() { return ++sequence_; }
 
  private:

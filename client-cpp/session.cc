@@ -397,9 +397,7 @@ void Session::NameGradient(OpBatcher::Appender* append, TensorState* tensor, con
   TensorState* grad = new TensorState(this, handle);
   grad->meta = tensor->meta;
   grad->meta.offset = 0;
-  if (!tensor->requires_grad || !IsNonOverlappingAndDense(grad->meta.sizes, grad->meta.strides)) {
-    grad->meta.strides = ContiguousStrides(grad->meta.sizes);
-  }
+  grad->meta.strides = GradientStrides(tensor->meta, tensor->requires_grad);
   // With create_graph its history is the server's affair; here it leads to what this walk saw.
   grad->grad_fn = history;
   replaced->push_back(std::move(tensor->grad));

@@ -300,10 +300,10 @@ absl::Status Executor::SetRequiresGrad(const std::vector<rt::Tensor>& tensors, b
 }
 
 // The client's graph knows an op's inputs, not which branch of its formula was taken: here no gradient flowed.
-absl::StatusOr<rt::Tensor> Executor::ZeroGradient(const rt::TensorImpl& tensor) {
+absl::StatusOr<rt::Tensor> Executor::ZeroGradient(const rt::TensorImpl& tensor, const Dims& strides) {
   TensorMeta zero = tensor.meta();
   zero.offset = 0;
-  zero.strides = ContiguousStrides(zero.sizes);
+  zero.strides = strides;
   TD_ASSIGN_OR_RETURN(rt::Tensor out, recorder_.dispatcher().Empty(zero));
   const rt::Operand fill[] = {{out.get(), {}}, {nullptr, Scalar(0)}};
   TD_RETURN_IF_ERROR(recorder_.Call(*OpTable::Get().Find("fill_"), fill, {}, true).status());
@@ -338,7 +338,7 @@ absl::Status Executor::RunBackward(const v1::Command& command, const std::vector
     rt::TensorImpl* leaf = table_.Find(command.outputs(i)).tensor;
     rt::AutogradMeta& meta = rt::AutogradMeta::Of(leaf);
     if (!meta.grad) {
-      TD_ASSIGN_OR_RETURN(meta.grad, ZeroGradient(*leaf));
+      TD_ASSIGN_OR_RETURN(meta.grad, ZeroGradient(*leaf, GradientStrides(leaf->meta(), meta.requires_grad)));
     }
     table_.Put(command.outputs(i + 1), meta.grad);
   }
@@ -350,16 +350,14 @@ absl::Status Executor::Retain(rt::TensorImpl* tensor, rt::Tensor passed, bool wi
   const rt::RecordingGuard guard(&recorder_, with_history);
   if (meta.grad) {
     const rt::Operand operands[] = {{meta.grad.get(), {}}, {passed.get(), {}}};
-    TD_ASSIGN_OR_RETURN(meta.grad, recorder_.Call1(ops::add, operands, {Value::Int(1)}));
+    TD_ASSIGN_OR_RETURN(rt::Tensor sum, recorder_.Call1(ops::add, operands, {Value::Int(1)}));
+    TD_ASSIGN_OR_RETURN(meta.grad, recorder_.LaidOut(std::move(sum), ContiguousStrides(tensor->meta().sizes)));
     return absl::OkStatus();
   }
   // A copy: what passed by may be the program's own gradient, or go on to be added to.
   const rt::Operand operands[] = {{passed.get(), {}}};
   TD_ASSIGN_OR_RETURN(rt::Tensor copy, recorder_.Call1(ops::clone, operands, {}));
-  if (!with_history) {
-    TD_ASSIGN_OR_RETURN(copy, recorder_.dispatcher().Contiguous(copy.get()));
-  }
-  meta.grad = std::move(copy);
+  TD_ASSIGN_OR_RETURN(meta.grad, recorder_.LaidOut(std::move(copy), ContiguousStrides(tensor->meta().sizes)));
   return absl::OkStatus();
 }
 
@@ -390,7 +388,7 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
   for (size_t i = 0; i < grads.size(); ++i) {
     if (command.outputs(static_cast<int>(i)) == 0) continue;
     if (!grads[i] && options.allow_unused) {
-      TD_ASSIGN_OR_RETURN(grads[i], ZeroGradient(*inputs[2 * n + i]));
+      TD_ASSIGN_OR_RETURN(grads[i], ZeroGradient(*inputs[2 * n + i], ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
     }
     if (!grads[i]) {
       return AutogradError(
@@ -422,6 +420,11 @@ absl::StatusOr<rt::Tensor> Executor::NewTensor(const v1::Command& command) {
 
 absl::Status Executor::RunWrite(const v1::Command& command) {
   TD_ASSIGN_OR_RETURN(rt::Tensor tensor, NewTensor(command));
+  const rt::RecordingGuard guard(&recorder_, options.create_graph);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (command.outputs(static_cast<int>(i)) == 0) continue;
+    TD_ASSIGN_OR_RETURN(grads[i], recorder_.LaidOut(std::move(grads[i]), ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
+  }
   const size_t bytes = command.data().size();
   if (bytes > 0) {
     const std::string* data = &command.data();

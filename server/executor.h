@@ -61,7 +61,7 @@ class Executor {
   Outcome RunWithTensors(const v1::Command& command, uint64_t seq, v1::EventBatch* events);
   static absl::Status SetRequiresGrad(const std::vector<rt::Tensor>& tensors, bool on);
   absl::Status RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs);
-  absl::StatusOr<rt::Tensor> ZeroGradient(const rt::TensorImpl& tensor);
+  absl::StatusOr<rt::Tensor> ZeroGradient(const rt::TensorImpl& tensor, const Dims& strides);
   // Adds what passed through a result to its gradient.
   absl::Status Retain(rt::TensorImpl* tensor, rt::Tensor passed, bool with_history);
   absl::Status RunGrad(const v1::Command& command, const std::vector<rt::Tensor>& inputs);

@@ -32,6 +32,8 @@ TD_RULE(ShapeUnreduce);
 TD_RULE(ShapeScalar);
 TD_RULE(ShapeLoss);
 TD_RULE(ShapeReduceLoss);
+TD_RULE(ShapeDropout);
+TD_RULE(ShapeClampTensor);
 TD_RULE(ShapeFusedStep);
 
 // matmul_rules.cc

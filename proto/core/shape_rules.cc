@@ -337,17 +337,52 @@ absl::Status CheckReduction(const RuleArgs& args, const std::string& reduction) 
 
 }  // namespace
 
+// (self, target, weights ..., reduction)
 TD_RULE(ShapeLoss) {
-  TD_RETURN_IF_ERROR(CheckReduction(args, args.Attr(2).text()));
+  const std::string& reduction = args.Attr(args.size() - 1).text();
+  TD_RETURN_IF_ERROR(CheckReduction(args, reduction));
   TD_ASSIGN_OR_RETURN(const Dims sizes, BroadcastSizes(args.Tensor(0)->sizes, args.Tensor(1)->sizes));
-  SetContiguous(&out->outputs[output], args.Attr(2).text() == "none" ? sizes : Dims());
+  for (int k = 2; k < args.size() - 1; ++k) {
+    if (args.Tensor(k) == nullptr) continue;
+    TD_ASSIGN_OR_RETURN(const Dims weighted, BroadcastSizes(sizes, args.Tensor(k)->sizes));
+    if (weighted != sizes) {
+      return InvalidArgument("output with shape ", sizes.ToString(), " doesn't match the broadcast shape ", weighted.ToString());
+    }
+  }
+  if (reduction == "none") return ShapeBroadcast(args, output, out);
+  SetContiguous(&out->outputs[output], Dims());
   return absl::OkStatus();
 }
 
 TD_RULE(ShapeReduceLoss) {
   TD_RETURN_IF_ERROR(CheckReduction(args, args.Attr(1).text()));
-  SetContiguous(&out->outputs[output], args.Attr(1).text() == "none" ? args.Tensor(0)->sizes : Dims());
+  out->identity = args.Attr(1).text() == "none";
+  if (out->identity) {
+    SetLike(*args.Tensor(0), &out->outputs[output]);
+  } else {
+    SetContiguous(&out->outputs[output], Dims());
+  }
   return absl::OkStatus();
+}
+
+// (input, p, training)
+TD_RULE(ShapeDropout) {
+  const TensorMeta& input = *args.Tensor(0);
+  out->identity = !args.Bool(2) || args.Attr(1).f() == 0;
+  if (out->identity) {
+    SetLike(input, &out->outputs[output]);
+  } else {
+    SetContiguous(&out->outputs[output], input.sizes);
+  }
+  return absl::OkStatus();
+}
+
+// (self, min, max)
+TD_RULE(ShapeClampTensor) {
+  if (args.Tensor(1) == nullptr && args.Tensor(2) == nullptr) {
+    return InvalidArgument("torch.clamp: At least one of 'min' or 'max' must not be None");
+  }
+  return ShapeBroadcast(args, output, out);
 }
 
 TD_RULE(ShapeFusedStep) {

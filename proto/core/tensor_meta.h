@@ -30,4 +30,9 @@ struct TensorMeta {
   bool contiguous() const { return IsContiguous(sizes, strides); }
 };
 
+// How the gradient that backward leaves in a tensor is laid out: as a leaf is, where that has no holes; else row-major.
+inline Dims GradientStrides(const TensorMeta& tensor, bool leaf = true) {
+  return leaf && IsNonOverlappingAndDense(tensor.sizes, tensor.strides) ? tensor.strides : ContiguousStrides(tensor.sizes);
+}
+
 }  // namespace telensor
