@@ -86,6 +86,9 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& grad) const { Check(Defined(state_).SetGrad(state_, grad.state_)); }
 
+void Tensor::retain_grad() const { Check(Defined(state_).RetainGrad(state_)); }
+bool Tensor::retains_grad() const { return Defined(state_), state_->retains_grad; }
+
 void Tensor::backward() const { backward(Tensor()); }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

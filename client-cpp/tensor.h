@@ -110,6 +110,9 @@ class Tensor {
   // The gradient that `backward` left; undefined where there is none.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
+  // Lets backward leave a gradient in this result too.
+  void retain_grad() const;
+  bool retains_grad() const;
   // Adds to the gradients of all leaves below. `gradient` may be undefined for a one-element tensor.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;

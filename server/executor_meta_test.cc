@@ -19,6 +19,7 @@ const std::map<std::string, std::vector<std::string>> kMoreSamples = {
     {"randint", {"0, 5, [2, 3]"}},
     {"randint.high", {"5, [2, 3]"}},
     {"randint_like", {"T[2,3], 0, 5"}},
+    {"randint_like.high", {"T[2,3], 5"}},
     {"randn", {"[2, 3]"}},
     {"randn_like", {"T[2,3]"}},
     {"randperm", {"5"}},

@@ -122,6 +122,32 @@ TEST(ClientServerTest, BackwardAccumulates) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{4, 8, 12}));
 }
 
+TEST(ClientServerTest, AResultKeepsItsGradientWhereAsked) {
+  const Tensor x = ones({2}).requires_grad_();
+  const Tensor y = x * 3, other = x * 5;
+  y.retain_grad();
+  EXPECT_TRUE(y.retains_grad());
+  EXPECT_FALSE(other.retains_grad());
+  sum(y * y + other).backward();
+  EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{6, 6}));
+  EXPECT_FALSE(other.grad().defined());
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{23, 23}));
+  EXPECT_THROW(ones({2}).retain_grad(), Error);
+  x.retain_grad();  // a leaf has one anyway
+  EXPECT_FALSE(x.retains_grad());
+}
+
+TEST(ClientServerTest, RandintLikeChecksItsBoundsAtOnce) {
+  const Tensor x = zeros({3}, DType::kUInt8);
+  EXPECT_THROW(randint_like(x, 0, 257), Error);
+  EXPECT_THROW(randint_like(x, -1, 3), Error);
+  EXPECT_THROW(randint_like(x, 4, 4), Error);
+  EXPECT_THROW(randint_like(x, 0), Error);
+  EXPECT_EQ(randint_like(x, 255, 256).to_vector<uint8_t>(), (std::vector<uint8_t>{255, 255, 255}));
+  EXPECT_EQ(randint_like(x, 1).to_vector<uint8_t>(), (std::vector<uint8_t>{0, 0, 0}));
+  EXPECT_EQ(randint_like(x, 1000, 1001, DType::kInt64).to_vector<int64_t>(), (std::vector<int64_t>{1000, 1000, 1000}));
+}
+
 TEST(ClientServerTest, SecondBackwardNeedsTheGraph) {
   const Tensor x = ones({2}).requires_grad_();
   const Tensor y = sum(x * x);

@@ -147,6 +147,7 @@ TD_RULE(DTypeFusedStep);
 
 // random_rules.cc
 TD_RULE(DTypeRandint);
+TD_RULE(DTypeRandintLike);
 TD_RULE(DTypeRandperm);
 TD_RULE(DTypeUniform);
 

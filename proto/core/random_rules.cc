@@ -20,13 +20,13 @@ absl::Status NotImplemented(absl::string_view kernel, DType t) {
 
 #define TD_RULE(name) absl::Status name(const RuleArgs& args, int output, OpMetas* out)
 
-// (low, high, dtype)
-TD_RULE(DTypeRandint) {
-  const int64_t low = args.Int(0), high = args.Int(1);
+namespace {
+
+// Whether a dtype holds the integers in [low, high).
+absl::Status CheckRange(int64_t low, int64_t high, DType dtype) {
   if (low >= high) {
     return InvalidArgument("random_ expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
   }
-  const DType dtype = args.Attr(2).none() ? DType::kInt64 : args.Attr(2).dtype();
   int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   switch (dtype) {
     case DType::kBool: least = 0, most = 1; break;
@@ -39,6 +39,23 @@ TD_RULE(DTypeRandint) {
   }
   if (low < least || low > most) return InvalidArgument("from is out of bounds for ", CppName(dtype));
   if (high - 1 > most) return InvalidArgument("to - 1 is out of bounds for ", CppName(dtype));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// (low, high, dtype)
+TD_RULE(DTypeRandint) {
+  const DType dtype = args.Attr(2).none() ? DType::kInt64 : args.Attr(2).dtype();
+  TD_RETURN_IF_ERROR(CheckRange(args.Int(0), args.Int(1), dtype));
+  out->outputs[output].dtype = dtype;
+  return absl::OkStatus();
+}
+
+// (self, low, high, dtype)
+TD_RULE(DTypeRandintLike) {
+  const DType dtype = args.Attr(3).none() ? args.Tensor(0)->dtype : args.Attr(3).dtype();
+  TD_RETURN_IF_ERROR(CheckRange(args.Int(1), args.Int(2), dtype));
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
 }

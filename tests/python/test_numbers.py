@@ -122,6 +122,9 @@ def test_randint_over_the_whole_type(dtype):
     for bounds in ((low, high + 1), (low - 1, high), (3, 3), (high, high)):
         if dtype != "int64":
             agree(lambda m: m.randint(*bounds, (0,), dtype=getattr(m, dtype)))
+            agree(lambda m: m.randint_like(m.zeros(3, dtype=getattr(m, dtype)), *bounds))
+            agree(lambda m: m.randint_like(m.zeros(3), *bounds, dtype=getattr(m, dtype)))
+            agree(lambda m: m.randint_like(m.zeros(3, dtype=getattr(m, dtype)), 0))
     assert set(telensor.randint(-2, 3, (1000,), dtype=getattr(telensor, dtype)).tolist()
                if low < 0 else range(-2, 3)) == {-2, -1, 0, 1, 2}
 
