@@ -299,6 +299,11 @@ PyObject* CallOpObject(PyObject* callable, PyObject* const* args, size_t nargsf,
       Py_INCREF(args[0]);
       return args[0];
     }
+    if (n > 0 && IsTensor(args[0]) && IsTensor(result) && StateOf(result) == StateOf(args[0])) {
+      // Nothing was to be done: the argument itself, as `x.contiguous() is x`.
+      Py_DECREF(result);
+      return Py_NewRef(args[0]);
+    }
     if (binding.requires_grad() && RaiseIfError(StateOf(result)->session()->SetRequiresGrad(StateOf(result), true))) {
       Py_DECREF(result);
       return nullptr;
