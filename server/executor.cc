@@ -20,12 +20,6 @@ rt::Ref<Failure> NewFailure(absl::Status status, uint64_t seq) {
   return rt::Ref<Failure>(new Failure(std::move(status), seq));
 }
 
-void FillError(const Failure& failure, v1::Error* error) {
-  error->set_code(static_cast<int>(failure.status.code()));
-  error->set_message(std::string(failure.status.message()));
-  error->set_seq(failure.seq);
-}
-
 absl::Status UnknownHandle(uint64_t handle) {
   return absl::NotFoundError(absl::StrCat("no tensor has the handle ", handle, " in this session"));
 }
@@ -71,6 +65,7 @@ Executor::Executor(std::vector<rt::Device*> devices, size_t memory_limit, Execut
 Executor::~Executor() = default;
 
 void Executor::Close() {
+  failures_.Clear();
   table_.Clear();
   downloads_.clear();
 }
@@ -86,6 +81,7 @@ Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand*
     resolved.failure = NewFailure(UnknownHandle(handle), seq);
   } else {
     out->tensor = entry.tensor;
+    if (__builtin_expect(failures_.any_unwritten(), 0)) resolved.failure = rt::Ref<Failure>(failures_.Find(*entry.tensor));
   }
   return resolved;
 }
@@ -105,10 +101,28 @@ void Executor::Fail(const v1::Command& command, uint64_t seq, rt::Ref<Failure> f
       carried = false;
     }
   }
-  if (carried) return;
+  MarkUnwritten(command, failure);
+  if (carried) return failures_.Carried(failure);
   v1::CommandError* error = events->add_errors();
   error->set_seq(seq);
   FillError(*failure, error->mutable_error());
+}
+
+void Executor::MarkUnwritten(const v1::Command& command, const rt::Ref<Failure>& failure) {
+  const auto mark = [&](int i) {
+    rt::TensorImpl* tensor = table_.Find(command.inputs(i)).tensor;
+    if (tensor != nullptr) failures_.Unwritten(rt::Tensor(tensor), failure);
+  };
+  if (command.kind() == v1::Command::KIND_BACKWARD) {
+    for (int i = 2; i < command.inputs_size(); ++i) mark(i);
+  }
+  if (command.kind() != v1::Command::KIND_OP || command.op() >= static_cast<uint32_t>(OpTable::Get().size())) return;
+  const OpSchema& schema = OpTable::Get().at(static_cast<OpId>(command.op()));
+  const bool writes = schema.inplace_only || (command.flags() & v1::COMMAND_FLAG_IN_PLACE) != 0;
+  for (int i = 0; i < command.inputs_size(); ++i) {
+    const int slot = schema.InputSlot(i, command.inputs_size());
+    if ((writes && i == 0) || (slot >= 0 && slot < schema.num_inputs && (schema.mutates >> slot & 1) != 0)) mark(i);
+  }
 }
 
 Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events) {
@@ -123,7 +137,9 @@ Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool s
     case v1::Command::KIND_WRITE: status = RunWrite(command); break;
     case v1::Command::KIND_UPLOAD: status = RunUpload(command); break;
     case v1::Command::KIND_RELEASE: break;
-    case v1::Command::KIND_FENCE: break;
+    case v1::Command::KIND_FENCE:
+      if (known) failures_.TellAll(seq, events);
+      break;
     case v1::Command::KIND_SEED: context_.Seed(command.seed()); break;
     case v1::Command::KIND_DEFAULT_DTYPE:
       if (const absl::StatusOr<DType> dtype = OpCall::ReadDType(command.dtype()); dtype.ok() && IsFloating(*dtype)) {
@@ -145,12 +161,13 @@ Executor::Outcome Executor::Run(const v1::Command& command, uint64_t seq, bool s
   if (outcome != Outcome::kDone) return outcome;
   if (!status.ok()) Fail(command, seq, NewFailure(std::move(status), seq), events);
   for (const uint64_t handle : command.release()) table_.Erase(handle);
+  if (__builtin_expect(failures_.any_unwritten(), 0) && command.release_size() > 0) failures_.Prune();
   return Outcome::kDone;
 }
 
 Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool small_only, v1::EventBatch* events) {
   const auto fail = [&](rt::Ref<Failure> failure) {
-    AddDynamicFailure(command, seq, *failure, events);
+    AddDynamicFailure(command, seq, failure.get(), events);
     Fail(command, seq, std::move(failure), events);
     return Outcome::kDone;
   };
@@ -234,22 +251,28 @@ Executor::Outcome Executor::RunOp(const v1::Command& command, uint64_t seq, bool
   return Outcome::kDone;
 }
 
-void Executor::AddDynamicFailure(const v1::Command& command, uint64_t seq, const Failure& failure,
+void Executor::AddDynamicFailure(const v1::Command& command, uint64_t seq, Failure* failure,
                                  v1::EventBatch* events) {
   if ((command.flags() & v1::COMMAND_FLAG_WANT_META) == 0) return;
   v1::DynamicResult* dynamic = events->add_dynamics();
   dynamic->set_seq(seq);
-  FillError(failure, dynamic->mutable_error());
+  FillError(*failure, dynamic->mutable_error());
+  failures_.Told(failure);
 }
 
 Executor::Outcome Executor::RunWithTensors(const v1::Command& command, uint64_t seq, v1::EventBatch* events) {
   std::vector<rt::Tensor> inputs;
-  for (const uint64_t handle : command.inputs()) {
+  const bool backward = command.kind() == v1::Command::KIND_BACKWARD;
+  const bool reads = backward || command.kind() == v1::Command::KIND_GRAD;
+  for (int i = 0; i < command.inputs_size(); ++i) {
+    const uint64_t handle = command.inputs(i);
     rt::Operand operand;
     if (handle != 0) {
       Resolved resolved = Resolve(handle, seq, &operand);
       if (resolved.outcome != Outcome::kDone) return resolved.outcome;
-      if (resolved.failed()) {
+      // What needs no values takes a tensor as it is; and a gradient that never came is nobody's loss here.
+      const bool usable = operand.tensor != nullptr ? !reads : backward && i >= 2;
+      if (resolved.failed() && !usable) {
         Fail(command, seq, std::move(resolved.failure), events);
         return Outcome::kDone;
       }
@@ -311,8 +334,9 @@ absl::StatusOr<rt::Tensor> Executor::ZeroGradient(const rt::TensorImpl& tensor, 
 }
 
 absl::Status Executor::RunBackward(const v1::Command& command, const std::vector<rt::Tensor>& inputs) {
-  if (inputs.size() != 2 || !inputs[0] || command.outputs_size() % 2 != 0) {
-    return InvalidArgument("backward: takes a root and a gradient, and pairs of leaf and gradient handles");
+  if (inputs.size() < 2 || !inputs[0] || command.outputs_size() % 2 != 0) {
+    return InvalidArgument("backward: takes a root and a gradient, gradients that are added to, and pairs of leaf and "
+                           "gradient handles");
   }
   std::vector<Handle> names;
   for (int i = 0; i < command.outputs_size(); i += 2) {
@@ -396,6 +420,11 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
           "is the desired behavior.");
     }
   }
+  const rt::RecordingGuard guard(&recorder_, options.create_graph);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (command.outputs(static_cast<int>(i)) == 0) continue;
+    TD_ASSIGN_OR_RETURN(grads[i], recorder_.LaidOut(std::move(grads[i]), ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
+  }
   for (size_t i = 0; i < grads.size(); ++i) {
     const uint64_t handle = command.outputs(static_cast<int>(i));
     if (handle != 0) table_.Put(handle, std::move(grads[i]));
@@ -420,11 +449,6 @@ absl::StatusOr<rt::Tensor> Executor::NewTensor(const v1::Command& command) {
 
 absl::Status Executor::RunWrite(const v1::Command& command) {
   TD_ASSIGN_OR_RETURN(rt::Tensor tensor, NewTensor(command));
-  const rt::RecordingGuard guard(&recorder_, options.create_graph);
-  for (size_t i = 0; i < grads.size(); ++i) {
-    if (command.outputs(static_cast<int>(i)) == 0) continue;
-    TD_ASSIGN_OR_RETURN(grads[i], recorder_.LaidOut(std::move(grads[i]), ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
-  }
   const size_t bytes = command.data().size();
   if (bytes > 0) {
     const std::string* data = &command.data();
@@ -452,10 +476,14 @@ absl::Status Executor::RunUpload(const v1::Command& command) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<rt::Tensor> Executor::FindPending(Handle handle) const {
+absl::StatusOr<rt::Tensor> Executor::FindPending(Handle handle) {
   const TensorTable::Entry entry = table_.Find(handle);
   if (entry.pending) return rt::Tensor(entry.tensor);
-  if (entry.failure != nullptr) return entry.failure->status;
+  if (entry.failure != nullptr) {
+    const rt::Ref<Failure> failure(entry.failure);
+    failures_.Told(failure.get());
+    return failure->status;
+  }
   if (entry.found() || !table_.IsAhead(handle)) {
     return absl::NotFoundError(absl::StrCat("no upload is expected for handle ", handle));
   }
@@ -467,7 +495,9 @@ void Executor::FinishUpload(Handle handle, const absl::Status& status) {
   if (status.ok()) {
     table_.Settle(handle);
   } else {
-    table_.PutFailure(handle, NewFailure(status, 0));
+    rt::Ref<Failure> failure = NewFailure(status, 0);
+    failure->told = true;  // by the call itself
+    table_.PutFailure(handle, std::move(failure));
   }
 }
 
@@ -520,7 +550,10 @@ Executor::Outcome Executor::RunRead(const v1::Command& command, uint64_t seq, v1
       result->set_too_large(true);
     }
   }
-  if (failure) FillError(*failure, result->mutable_error());
+  if (failure) {
+    FillError(*failure, result->mutable_error());
+    failures_.Told(failure.get());
+  }
   return Outcome::kDone;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "autograd/engine.h"
+#include "server/failure_log.h"
 #include "server/tensor_table.h"
 #include "telensor/v1/telensor.pb.h"
 
@@ -39,7 +40,7 @@ class Executor {
   absl::StatusOr<std::string> TakeDownload(uint64_t read_seq);
   // The tensor that an upload fills; null until its command was carried out. An error where none will come: the
   // command failed, was no upload, or its tensor is released.
-  absl::StatusOr<rt::Tensor> FindPending(Handle handle) const;
+  absl::StatusOr<rt::Tensor> FindPending(Handle handle);
   // Ends an upload: its tensor is good, or it failed.
   void FinishUpload(Handle handle, const absl::Status& status);
 
@@ -71,7 +72,9 @@ class Executor {
   absl::StatusOr<std::string> ReadBytes(rt::TensorImpl* tensor);
   absl::StatusOr<rt::Tensor> NewTensor(const v1::Command& command);
   void Fail(const v1::Command& command, uint64_t seq, rt::Ref<Failure> failure, v1::EventBatch* events);
-  static void AddDynamicFailure(const v1::Command& command, uint64_t seq, const Failure& failure, v1::EventBatch* events);
+  void AddDynamicFailure(const v1::Command& command, uint64_t seq, Failure* failure, v1::EventBatch* events);
+  // The tensors that a failed command was to write, and has not.
+  void MarkUnwritten(const v1::Command& command, const rt::Ref<Failure>& failure);
 
   ExecutorLimits limits_;
   MemoryBudget budget_;
@@ -79,6 +82,7 @@ class Executor {
   rt::Recorder recorder_;
   rt::Engine engine_;
   TensorTable table_;  // after all its tensors need
+  FailureLog failures_;
   std::map<uint64_t, std::string> downloads_;
   size_t download_bytes_ = 0;
   uint64_t ops_run_ = 0;

@@ -204,6 +204,7 @@ class ExecutorFaultTest : public ::testing::TestWithParam<size_t> {
   void CheckAfterFailure(World* world, const absl::Status& status, const Snapshot& before, size_t used,
                          const std::vector<std::string>& wanted) {
     world->backend.Heal();
+    (void)world->client.Fence();  // the client has heard of it
     for (Handle h : world->state.results) {
       EXPECT_FALSE(h >= world->first_free && world->client.Holds(h)) << "a result beside an error";
     }

@@ -65,8 +65,67 @@ TEST_F(ExecutorTest, AFailureOfACommandWithoutResultsIsAnEvent) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("must match the size"));
   EXPECT_EQ(client_.events.errors(0).seq(), client_.seq);
   EXPECT_EQ(client_.events.errors(0).error().seq(), client_.seq);
+  EXPECT_TRUE(client_.Fence().ok()) << "it is told already";
   EXPECT_THAT(client_.Values(x), ElementsAre(1, 2, 3));
   EXPECT_EQ(client_.Version(x), 0u);
+}
+
+TEST_F(ExecutorTest, AFailedWriteFailsWhatUsesItUntilItIsTold) {
+  const Handle x = client_.Write({1, 2, 3}, {3}), other = client_.Write({1, 2}, {2});
+  const Handle view = client_.Op("slice", {x}, {Value::Int(0), Value::Int(1), Value::Int(3), Value::Int(1)});
+  const absl::Status error = client_.Do("add", {view, client_.Write({1, 2, 3}, {3})});
+  ASSERT_FALSE(error.ok());
+  const uint64_t failed = client_.seq;
+  EXPECT_THAT(client_.Values(other), ElementsAre(1, 2)) << "it has nothing to do with it";
+  const Handle later = client_.Op("neg", {x});
+  EXPECT_EQ(client_.Poison(later), error) << "by the memory, not by the handle";
+  EXPECT_EQ(client_.Do("mul", {x, 2.0}), error);
+  EXPECT_TRUE(client_.Simple(v1::Command::KIND_CLEAR_GRAD, {x}).ok()) << "what reads no values is done";
+  EXPECT_EQ(client_.Read(later).status(), error);
+  EXPECT_EQ(client_.events.reads(0).error().seq(), failed) << "the first failure";
+  EXPECT_THAT(client_.Values(x), ElementsAre(1, 2, 3)) << "told, and never written";
+  EXPECT_THAT(client_.Values(view), ElementsAre(2, 3));
+  EXPECT_EQ(client_.Read(later).status(), error) << "what was made meanwhile stays bad";
+  ASSERT_TRUE(client_.Do("mul", {x, 2.0}).ok());
+  EXPECT_THAT(client_.Values(view), ElementsAre(4, 6));
+  // What was told is not told again; and an unwritten tensor that is dropped keeps no memory.
+  EXPECT_TRUE(client_.Fence().ok());
+  ASSERT_FALSE(client_.Do("add", {x, other}).ok());
+  const size_t used = client_.executor.budget().used();
+  client_.Release({x, view});
+  EXPECT_LT(client_.executor.budget().used(), used);
+}
+
+TEST_F(ExecutorTest, AFenceTellsTheFirstFailureThatResultsCarry) {
+  const Handle x = client_.Write({1, 2, 3}, {3}), i = client_.WriteInts({9}, {1});
+  const Handle first = client_.Op("index_select", {x, i}, {Value::Int(0)});
+  client_.Op("gather", {x, i}, {Value::Int(0)});
+  EXPECT_EQ(client_.Fence(), client_.Poison(first));
+  EXPECT_TRUE(client_.Fence().ok()) << "once";
+  const Handle again = client_.Op("neg", {first});
+  EXPECT_TRUE(client_.Fence().ok()) << "of the same failure, which was told";
+  EXPECT_FALSE(client_.Read(again).ok());
+}
+
+TEST_F(ExecutorTest, AFailedBackwardFailsTheGradientsItWasToAddTo) {
+  const Handle w = client_.Write({1, 2}, {2});
+  ASSERT_TRUE(client_.RequireGrad(w).ok());
+  std::vector<Handle> grads;
+  ASSERT_TRUE(client_.Backward(client_.Op("sum", {client_.Op("mul", {w, w})}, {Value(), Value::Bool(false)}), {w}, &grads).ok());
+  const Handle y = client_.Op("exp", {w});
+  const Handle loss = client_.Op("sum", {y}, {Value(), Value::Bool(false)});
+  client_.record = 0;
+  ASSERT_TRUE(client_.Do("mul", {y, 2.0}).ok());  // a saved tensor is written
+  v1::Command command;
+  command.set_kind(v1::Command::KIND_BACKWARD);
+  for (Handle h : {loss, Handle{0}, grads[0]}) command.add_inputs(h);
+  client_.Run(command);
+  const absl::Status error = client_.Error();
+  EXPECT_THAT(std::string(error.message()), HasSubstr("modified by an inplace operation"));
+  EXPECT_EQ(client_.Do("add", {w, grads[0]}), error) << "an optimizer's step must not take the old gradient";
+  EXPECT_EQ(client_.Read(w).status(), error);
+  EXPECT_THAT(client_.Values(grads[0]), ElementsAre(2, 4));
+  EXPECT_THAT(client_.Values(w), ElementsAre(1, 2));
 }
 
 TEST_F(ExecutorTest, WritesInPlaceAndCountsTheWrites) {

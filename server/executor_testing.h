@@ -173,6 +173,8 @@ class TestClient {
     Run(command);
     return Error();
   }
+  // Waits as a client does: hears of all that failed. The first failure that only results carried.
+  absl::Status Fence() { return Simple(v1::Command::KIND_FENCE, {}); }
   void Release(const std::vector<Handle>& handles) {
     v1::Command command;
     command.set_kind(v1::Command::KIND_RELEASE);

@@ -23,6 +23,7 @@ struct Failure final : rt::RefCounted {
   static void Destroy(Failure* failure) { delete failure; }
   absl::Status status;
   uint64_t seq;
+  bool told = false;  // the client has heard of it
 };
 
 class TensorTable {
