@@ -124,7 +124,14 @@ class GrpcConnection final : public Connection {
     out.reserve(bytes);
     v1::DownloadChunk chunk;
     // The server is not trusted to keep to the size either.
-    while (reader->Read(&chunk) && out.size() + chunk.data().size() <= bytes) out += chunk.data();
+    while (reader->Read(&chunk)) {
+      if (out.size() + chunk.data().size() > bytes) {
+        context.TryCancel();  // it need not send the rest
+        reader->Finish();
+        return absl::DataLossError(absl::StrCat("a download of ", bytes, " bytes brought more"));
+      }
+      out += chunk.data();
+    }
     TD_RETURN_IF_ERROR(FromGrpc(reader->Finish()));
     if (out.size() != bytes) return absl::DataLossError(absl::StrCat("a download of ", bytes, " bytes brought ", out.size()));
     return out;

@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "proto/core/status.h"
 #include "telensor/v1/telensor.pb.h"
@@ -28,6 +30,15 @@ class CommandStream {
   // Why the stream ended; after Read returned false.
   virtual absl::Status Finish() = 0;
 };
+
+// What a language does around a wait. A thread that waits must not hold an interpreter's lock; and where the program is
+// interrupted, as by Ctrl-C, the wait ends. Set once, before the first session.
+struct WaitHooks {
+  void* (*pause)() = nullptr;             // before a wait
+  void (*resume)(void* paused) = nullptr;  // after it
+  bool (*interrupted)() = nullptr;        // asked a few times a second in between
+};
+void SetWaitHooks(const WaitHooks& hooks);
 
 struct BatcherStats {
   uint64_t commands = 0;
@@ -62,26 +73,43 @@ class OpBatcher {
 
   // Drops a handle, in the order of the commands.
   void Release(uint64_t handle);
-  // Sends what is waiting from the calling thread.
+  // Sends what is waiting: from the calling thread where that can't block, else from the writer's.
   void Flush();
-  // Each flushes and waits. The error is of what was waited for, or of something before it that had no result.
+  // Whether a command more would have to wait; and that wait, which ends by an interrupt too.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  absl::Status AwaitRoom();
+  // Each flushes and waits. The error is of what was waited for; kCancelled where an interrupt ended the wait.
   absl::StatusOr<v1::ReadResult> WaitRead(uint64_t seq);
   absl::StatusOr<v1::DynamicResult> WaitDynamic(uint64_t seq);
   absl::Status WaitExecuted(uint64_t seq);
-  // What failed without a result to carry it, once.
+  // The first failure that the server reported and that no wait has raised; then all of them are forgotten.
   absl::Status TakeError();
   // Not OK once the connection is gone.
   absl::Status connection_status();
+  // Reads whose wait was interrupted and whose bytes the server keeps for a download.
+  std::vector<uint64_t> TakeAbandoned();
   BatcherStats stats();
 
  private:
   static constexpr int kFullCommands = 512;
-  static constexpr size_t kMaxUnsentCommands = 16384;  // about 1 MiB; past it the caller waits
+  static constexpr size_t kMaxErrors = 64;
+  static constexpr int kMaxUnsentCommands = 16384;  // past this or that the caller waits
+  static constexpr size_t kMaxUnsentBytes = 1 << 20;
+  static constexpr size_t kMaxReleases = 100000;  // of one command
+  // What a stream takes whatever the server does: HTTP/2 lets 64 KiB be under way.
+  static constexpr size_t kNeverBlocks = 24 << 10;
 
+  // About what a command takes on the wire, not less where it is long.
+  static size_t Weight(const v1::Command& command);
   void Send();
-  // Flushes and waits until `done`, asked with the lock held, or the connection is gone; returns with the lock.
+  // Starts the next batch by the releases that the last one had no room for.
+  void PutOffReleases();
+  // Waits until `done`, asked with the lock held, or the connection is gone. False where it was interrupted.
   template <typename Done>
-  std::unique_lock<std::mutex> Await(uint64_t seq, const Done& done);
+  bool Sleep(std::unique_lock<std::mutex>* lock, const Done& done);
+  // The same for what command `seq` brings, all before it sent.
+  template <typename Done>
+  bool Await(uint64_t seq, std::unique_lock<std::mutex>* lock, const Done& done);
   void WriterLoop();
   void ReaderLoop();
   template <typename Result>
@@ -95,7 +123,11 @@ class OpBatcher {
   std::unique_ptr<v1::CommandBatch> current_;
   std::unique_ptr<v1::CommandBatch> spare_;
   int count_ = 0;          // commands of current_; the batch keeps cleared ones behind them
-  size_t inline_bytes_ = 0;
+  size_t bytes_ = 0;       // about what they take on the wire
+  size_t under_way_ = 0;   // of what is sent and not acknowledged
+  std::atomic<bool> full_{false};
+  bool flush_wanted_ = false;  // of the writer
+  std::vector<uint64_t> releases_;  // that current_ has no room for
   uint64_t next_seq_ = 1;  // of the next command
   uint64_t sent_seq_ = 0;
   uint64_t acked_seq_ = 0;
@@ -105,9 +137,11 @@ class OpBatcher {
   bool stopping_ = false;
   int waiters_ = 0;
   absl::Status closed_;
-  absl::Status error_;
+  std::map<uint64_t, absl::Status> errors_;  // by the command that failed first
   std::map<uint64_t, v1::ReadResult> reads_;
   std::map<uint64_t, v1::DynamicResult> dynamics_;
+  std::set<uint64_t> unwanted_;       // results that nobody waits for any more
+  std::vector<uint64_t> abandoned_;
   BatcherStats stats_;
   std::thread writer_;
   std::thread reader_;

@@ -171,12 +171,12 @@ TEST_F(OpBatcherTest, AWriterThatFoundNothingLeftIsWokenAgain) {
   }
 }
 
-TEST_F(OpBatcherTest, FlushSendsFromTheCaller) {
+TEST_F(OpBatcherTest, FlushSendsBeforeTheAcknowledgement) {
   Append();
   server_.Batch(0);
   Append();
   batcher_->Flush();
-  EXPECT_EQ(server_.batches(), 2u);
+  EXPECT_EQ(server_.Batch(1).first_seq(), 2u);
   batcher_->Flush();
   EXPECT_EQ(server_.batches(), 2u) << "nothing to send";
 }
@@ -291,6 +291,111 @@ TEST_F(OpBatcherTest, UnsentBytesAreBounded) {
   for (size_t n = 0; n < server_.batches(); ++n) {
     EXPECT_LE(server_.Batch(n).ByteSizeLong(), (1 << 20) + (101 << 10)) << "gRPC refuses 4 MiB";
   }
+}
+
+// All releases that were sent, in order; checks the size and the number of every batch.
+std::vector<uint64_t> Released(FakeServer* server) {
+  std::vector<uint64_t> out;
+  uint64_t next = 1;
+  for (size_t n = 0; n < server->batches(); ++n) {
+    const v1::CommandBatch batch = server->Batch(n);
+    EXPECT_LT(batch.ByteSizeLong(), 3U << 20) << "gRPC refuses 4 MiB";
+    EXPECT_EQ(batch.first_seq(), next);
+    next += batch.commands_size();
+    for (const v1::Command& c : batch.commands()) out.insert(out.end(), c.release().begin(), c.release().end());
+  }
+  return out;
+}
+
+TEST_F(OpBatcherTest, ReleasesNeitherWaitNorFillABatch) {
+  server_.Block(true);
+  Append();
+  constexpr uint64_t kMany = 1000000;
+  for (uint64_t h = 1; h <= kMany; ++h) batcher_->Release(h);  // a blocked server holds nobody back here
+  server_.AcknowledgeAll();
+  server_.Block(false);
+  uint64_t seq = Append();
+  // What was put off goes out with the batches to come.
+  for (int i = 0; i < 1000 && batcher_->WaitExecuted(seq).ok() && Released(&server_).size() < kMany; ++i) seq = Append();
+  const std::vector<uint64_t> released = Released(&server_);
+  ASSERT_EQ(released.size(), kMany);
+  for (uint64_t h = 1; h <= kMany; ++h) ASSERT_EQ(released[h - 1], h);
+}
+
+TEST_F(OpBatcherTest, LongOperandListsAreBounded) {
+  server_.Block(true);
+  std::thread caller([&] {
+    for (int i = 0; i < 100; ++i) {
+      OpBatcher::Appender append(batcher_.get());
+      append.command()->set_kind(v1::Command::KIND_OP);
+      for (int k = 0; k < 20000; ++k) append.command()->add_inputs(1);
+      append.command()->add_attributes()->set_kind(1);
+    }
+  });
+  server_.AcknowledgeAll();
+  server_.Block(false);
+  caller.join();
+  ASSERT_TRUE(batcher_->WaitExecuted(100).ok());
+  EXPECT_TRUE(Released(&server_).empty());
+  EXPECT_GT(server_.batches(), 10U);
+}
+
+std::atomic<bool> g_interrupt{false};
+std::atomic<int> g_paused{0};
+
+TEST_F(OpBatcherTest, AnInterruptEndsAWaitAndNothingElse) {
+  WaitHooks hooks;
+  hooks.pause = [] { return ++g_paused, static_cast<void*>(&g_paused); };
+  hooks.resume = [](void* paused) { --*static_cast<std::atomic<int>*>(paused); };
+  hooks.interrupted = [] { return g_paused > 0 && g_interrupt; };
+  SetWaitHooks(hooks);
+  const uint64_t read = Append(v1::Command::KIND_READ, 5);
+  g_interrupt = true;
+  EXPECT_EQ(batcher_->WaitExecuted(read).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(batcher_->WaitRead(read).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(g_paused, 0);
+  // A server that takes nothing holds back neither a wait nor who wants room.
+  server_.Batch(0);
+  server_.Block(true);
+  absl::Status room;
+  while (room.ok()) {  // one batch is on its way before another fills
+    while (!batcher_->full()) Append();
+    room = batcher_->AwaitRoom();
+  }
+  EXPECT_EQ(room.code(), absl::StatusCode::kCancelled);
+  g_interrupt = false;
+  // The result comes after all, and is nobody's; a large one is left to be fetched.
+  v1::EventBatch events;
+  events.set_executed_seq(read);
+  events.add_reads()->set_seq(read);
+  events.mutable_reads(0)->set_too_large(true);
+  server_.Say(events);
+  server_.AcknowledgeAll();
+  server_.Block(false);
+  ASSERT_TRUE(batcher_->AwaitRoom().ok());
+  const uint64_t last = Append(v1::Command::KIND_READ, 7);
+  EXPECT_EQ(batcher_->WaitRead(last)->data(), "7");
+  EXPECT_EQ(batcher_->TakeAbandoned(), std::vector<uint64_t>{read});
+  EXPECT_TRUE(batcher_->TakeAbandoned().empty());
+  SetWaitHooks({});
+}
+
+TEST_F(OpBatcherTest, ARaisedFailureIsNotRaisedAgain) {
+  const uint64_t read = Append(v1::Command::KIND_READ, 1);
+  v1::EventBatch events;
+  events.set_executed_seq(read);
+  for (uint64_t seq : {9, 4}) {
+    v1::CommandError* error = events.add_errors();
+    error->mutable_error()->set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    error->mutable_error()->set_message(std::to_string(seq));
+    error->mutable_error()->set_seq(seq);
+  }
+  v1::ReadResult* r = events.add_reads();
+  r->set_seq(read);
+  *r->mutable_error() = events.errors(1).error();
+  server_.Say(events);
+  EXPECT_EQ(batcher_->WaitRead(read).status(), absl::InvalidArgumentError("4"));
+  EXPECT_EQ(batcher_->TakeError(), absl::InvalidArgumentError("9"));
 }
 
 TEST_F(OpBatcherTest, ALostConnectionWakesEverybody) {

@@ -49,6 +49,8 @@ bool SavesTensors(const OpSchema& schema) {
   return schema.composite() || schema.fused;
 }
 
+constexpr size_t kMaxListed = 200000;
+
 bool CarriesGradient(const TensorState* t) { return t != nullptr && IsFloating(t->meta.dtype) && t->RequiresGrad(); }
 
 uint64_t NextWalk() {
@@ -151,6 +153,12 @@ absl::StatusOr<v1::GetStatusResponse> Session::GetStatus() {
 
 BatcherStats Session::stats() { return CheckUsable().ok() ? batcher_->stats() : BatcherStats(); }
 
+// A command must fit into a batch beside what waits already.
+absl::Status Session::CheckListed(size_t n) {
+  if (__builtin_expect(n <= kMaxListed, 1)) return absl::OkStatus();
+  return InvalidArgument("one call takes at most ", kMaxListed, " tensors and numbers in lists, not ", n);
+}
+
 absl::Status Session::CheckUsable() const {
   if (__builtin_expect(!g_forked.load(std::memory_order_relaxed), 1)) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -192,11 +200,7 @@ void Session::FillCommand(v1::Command* command, const OpSchema& schema, absl::Sp
   for (int i = 0; i < count; ++i) FillAttribute(*attrs[i], command->add_attributes());
 }
 
-absl::Status Session::AfterCommand(uint64_t seq) {
-  if (__builtin_expect(!sync_, 1)) return absl::OkStatus();
-  TD_RETURN_IF_ERROR(batcher_->WaitExecuted(seq));
-  return batcher_->TakeError();
-}
+absl::Status Session::AfterCommand() { return __builtin_expect(!sync_, 1) ? absl::OkStatus() : Synchronize(); }
 
 absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inputs, absl::Span<const Value> attrs,
                            bool in_place, TensorRefs* results) {
@@ -216,14 +220,17 @@ absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inp
   const OpTable& table = OpTable::Get();
   absl::InlinedVector<const Value*, 6> pointers;
   Value device;
+  size_t listed = inputs.size();
   for (int i = 0; i < schema.num_attrs; ++i) {
     const Value* v = i < static_cast<int>(attrs.size()) ? &attrs[i] : &table.literal(schema.attr_params[i]->default_literal);
     if (schema.num_inputs == 0 && schema.attr_params[i]->type == ParamType::kDevice && v->none()) {
       device = Value::Device(default_device());
       v = &device;
     }
+    listed += v->ints().size();
     pointers.push_back(v);
   }
+  TD_RETURN_IF_ERROR(CheckListed(listed));
   OpArgs args;
   args.schema = &schema;
   args.inputs = metas.data();
@@ -241,12 +248,25 @@ absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inp
     results->push_back(TensorRef(inputs[0].tensor));
     return absl::OkStatus();
   }
+  if (__builtin_expect(batcher_->full(), 0)) {
+    // Other threads go on meanwhile, and may drop what this one works on.
+    TensorRefs held;
+    for (const Operand& in : inputs) held.emplace_back(in.tensor);
+    TD_RETURN_IF_ERROR(batcher_->AwaitRoom());
+    return Issue(schema, inputs, pointers, in_place, &out, results);
+  }
+  return Issue(schema, inputs, pointers, in_place, &out, results);
+}
+
+absl::Status Session::Issue(const OpSchema& schema, absl::Span<const Operand> inputs,
+                            absl::Span<const Value* const> attrs, bool in_place, OpMetas* metas, TensorRefs* results) {
+  OpMetas& out = *metas;
   uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get());
     seq = append.seq();
     v1::Command* command = append.command();
-    FillCommand(command, schema, inputs, pointers, in_place);
+    FillCommand(command, schema, inputs, attrs, in_place);
     if (!in_place) {
       for (TensorMeta& meta : out.outputs) {
         const uint64_t handle = append.NewHandle();
@@ -277,7 +297,7 @@ absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inp
     TD_ASSIGN_OR_RETURN((*results)[0]->meta.sizes, CheckedSizes({dynamic.sizes().begin(), dynamic.sizes().end()}));
     (*results)[0]->meta.strides = ContiguousStrides((*results)[0]->meta.sizes);
   }
-  return AfterCommand(seq);
+  return AfterCommand();
 }
 
 void Session::Record(const OpSchema& schema, absl::Span<const Operand> inputs, bool in_place, TensorRefs* results) {
@@ -438,23 +458,26 @@ absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool re
     return AutogradError("Mismatch in shape: grad_output[0] has a shape of torch.Size(", gradient->meta.sizes.ToString(),
                          ") and output[0] has a shape of torch.Size(", root->meta.sizes.ToString(), ").");
   }
+  const TensorRef held[] = {TensorRef(root), TensorRef(gradient)};
+  TD_RETURN_IF_ERROR(AwaitRoom());
   Walk walk;
   TensorState* const roots[] = {root};
   TD_RETURN_IF_ERROR(WalkGraph(roots, !retain_graph && !create_graph, &walk));
+  TD_RETURN_IF_ERROR(CheckListed(2 * walk.leaves.size()));
   const NodeRef history = create_graph ? HistoryOf(walk, {&gradient, 1}) : NodeRef();
   std::vector<TensorRef> replaced;
-  uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get());
-    seq = append.seq();
     v1::Command* command = append.command();
     command->set_kind(v1::Command::KIND_BACKWARD);
     command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0));
     command->add_inputs(root->handle());
     command->add_inputs(gradient != nullptr ? gradient->handle() : 0);
     for (TensorRef& leaf : walk.leaves) {
-      // A gradient that is there already is added to in place, under its own name.
+      // A gradient that is there already is added to in place, under its own name; the server learns which it is, so
+      // that a pass that fails can say so there.
       if (leaf->grad && !create_graph) {
+        command->add_inputs(leaf->grad->handle());
         leaf->grad->BumpVersion();
         continue;
       }
@@ -464,13 +487,19 @@ absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool re
     for (TensorState* result : Retained(walk)) NameGradient(&append, result, history, &replaced);
   }
   replaced.clear();  // releases take the batch's lock
-  return AfterCommand(seq);
+  return AfterCommand();
 }
 
 absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<TensorState* const> gradients,
                            absl::Span<TensorState* const> inputs, bool retain_graph, bool create_graph,
                            bool allow_unused, std::vector<TensorRef>* results) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  TD_RETURN_IF_ERROR(CheckListed(2 * (roots.size() + inputs.size())));
+  std::vector<TensorRef> held;
+  for (const auto& tensors : {roots, gradients, inputs}) {
+    for (TensorState* t : tensors) held.emplace_back(t);
+  }
+  TD_RETURN_IF_ERROR(AwaitRoom());
   Walk walk;
   TD_RETURN_IF_ERROR(WalkGraph(roots, false, &walk));
   std::vector<bool> used;
@@ -496,10 +525,8 @@ absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<Tens
     for (NodeRef& node : walk.nodes) node->freed |= node->saves;
   }
   const NodeRef history = create_graph ? HistoryOf(walk, gradients) : NodeRef();
-  uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get());
-    seq = append.seq();
     v1::Command* command = append.command();
     command->set_kind(v1::Command::KIND_GRAD);
     command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0) |
@@ -524,7 +551,7 @@ absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<Tens
       results->push_back(TensorRef::Adopt(grad));
     }
   }
-  return AfterCommand(seq);
+  return AfterCommand();
 }
 
 }  // namespace telensor::client

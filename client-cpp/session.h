@@ -64,13 +64,19 @@ class Session {
  private:
   Session() = default;
   absl::Status CheckUsable() const;
+  static absl::Status CheckListed(size_t n);
+  absl::Status AwaitRoom() { return __builtin_expect(batcher_->full(), 0) ? batcher_->AwaitRoom() : absl::OkStatus(); }
+  // Sends an op whose results are known.
+  absl::Status Issue(const OpSchema& schema, absl::Span<const Operand> inputs, absl::Span<const Value* const> attrs,
+                     bool in_place, OpMetas* metas, TensorRefs* results);
   static void AfterForkInChild();
   absl::Status MapOps();
   void Record(const OpSchema& schema, absl::Span<const Operand> inputs, bool in_place, TensorRefs* results);
   absl::Status CheckInPlaceAllowed(const TensorState* self) const;
   void FillCommand(v1::Command* command, const OpSchema& schema, absl::Span<const Operand> inputs,
                    absl::Span<const Value* const> attrs, bool in_place);
-  absl::Status AfterCommand(uint64_t seq);
+  // Waits for what was just sent, where every op shall.
+  absl::Status AfterCommand();
   absl::Status OfTransfer(const absl::Status& status);
   struct Walk;
   // The node that stands for the server's record of a backward pass.

@@ -22,13 +22,12 @@ absl::Status Session::OfTransfer(const absl::Status& status) {
 
 absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& meta) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  TD_RETURN_IF_ERROR(AwaitRoom());
   const size_t bytes = static_cast<size_t>(meta.bytes());
-  uint64_t seq;
   uint64_t handle;
   TensorRef result;
   {
     OpBatcher::Appender append(batcher_.get());
-    seq = append.seq();
     handle = append.NewHandle();
     v1::Command* command = append.command();
     command->set_kind(bytes <= kInlineBytes ? v1::Command::KIND_WRITE : v1::Command::KIND_UPLOAD);
@@ -47,12 +46,15 @@ absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& 
     batcher_->Flush();
     TD_RETURN_IF_ERROR(OfTransfer(connection_->Upload(handle, static_cast<const char*>(data), bytes)));
   }
-  TD_RETURN_IF_ERROR(AfterCommand(seq));
+  TD_RETURN_IF_ERROR(AfterCommand());
   return result;
 }
 
 absl::StatusOr<std::string> Session::ToHost(TensorState* tensor) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  const TensorRef held(tensor);  // other threads go on meanwhile
+  for (const uint64_t read : batcher_->TakeAbandoned()) (void)connection_->Download(read, 0);
+  TD_RETURN_IF_ERROR(AwaitRoom());
   uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get(), true);
@@ -61,7 +63,6 @@ absl::StatusOr<std::string> Session::ToHost(TensorState* tensor) {
     append.command()->add_inputs(tensor->handle());
   }
   TD_ASSIGN_OR_RETURN(v1::ReadResult result, batcher_->WaitRead(seq));
-  TD_RETURN_IF_ERROR(batcher_->TakeError());
   const size_t bytes = static_cast<size_t>(tensor->meta.bytes());
   if (result.too_large()) {
     absl::StatusOr<std::string> data = connection_->Download(seq, bytes);
@@ -74,6 +75,7 @@ absl::StatusOr<std::string> Session::ToHost(TensorState* tensor) {
 
 absl::Status Session::Synchronize() {
   TD_RETURN_IF_ERROR(CheckUsable());
+  TD_RETURN_IF_ERROR(AwaitRoom());
   uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get(), true);
@@ -86,6 +88,7 @@ absl::Status Session::Synchronize() {
 
 absl::Status Session::Seed(uint64_t seed) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  TD_RETURN_IF_ERROR(AwaitRoom());
   OpBatcher::Appender append(batcher_.get());
   append.command()->set_kind(v1::Command::KIND_SEED);
   append.command()->set_seed(seed);
@@ -94,6 +97,7 @@ absl::Status Session::Seed(uint64_t seed) {
 
 absl::Status Session::SetDefaultDType(DType dtype) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  TD_RETURN_IF_ERROR(AwaitRoom());
   if (!IsFloating(dtype)) return InvalidArgument("only floating-point types are supported as the default type");
   default_dtype_ = dtype;
   OpBatcher::Appender append(batcher_.get());
@@ -104,6 +108,8 @@ absl::Status Session::SetDefaultDType(DType dtype) {
 
 absl::Status Session::SetRequiresGrad(TensorState* tensor, bool on) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  const TensorRef held(tensor);
+  TD_RETURN_IF_ERROR(AwaitRoom());
   if (on && !IsFloating(tensor->meta.dtype)) {
     return InvalidArgument("only Tensors of floating point dtype can require gradients");
   }
@@ -124,6 +130,8 @@ absl::Status Session::SetRequiresGrad(TensorState* tensor, bool on) {
 
 absl::Status Session::SetGrad(TensorState* tensor, TensorState* gradient) {
   TD_RETURN_IF_ERROR(CheckUsable());
+  const TensorRef held[] = {TensorRef(tensor), TensorRef(gradient)};
+  TD_RETURN_IF_ERROR(AwaitRoom());
   if (gradient != nullptr) {
     if (gradient->meta.sizes != tensor->meta.sizes) return InvalidArgument("assigned grad has data of a different size");
     if (gradient->meta.dtype != tensor->meta.dtype) return InvalidArgument("assigned grad has data of a different type");

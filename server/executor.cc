@@ -81,7 +81,9 @@ Executor::Resolved Executor::Resolve(uint64_t handle, uint64_t seq, rt::Operand*
     resolved.failure = NewFailure(UnknownHandle(handle), seq);
   } else {
     out->tensor = entry.tensor;
-    if (__builtin_expect(failures_.any_unwritten(), 0)) resolved.failure = rt::Ref<Failure>(failures_.Find(*entry.tensor));
+    if (__builtin_expect(failures_.any_unwritten(), 0)) {
+      resolved.failure = rt::Ref<Failure>(failures_.Find(*entry.tensor));
+    }
   }
   return resolved;
 }
@@ -412,7 +414,8 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
   for (size_t i = 0; i < grads.size(); ++i) {
     if (command.outputs(static_cast<int>(i)) == 0) continue;
     if (!grads[i] && options.allow_unused) {
-      TD_ASSIGN_OR_RETURN(grads[i], ZeroGradient(*inputs[2 * n + i], ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
+      const rt::TensorImpl& in = *inputs[2 * n + i];
+      TD_ASSIGN_OR_RETURN(grads[i], ZeroGradient(in, ContiguousStrides(in.meta().sizes)));
     }
     if (!grads[i]) {
       return AutogradError(
@@ -423,7 +426,8 @@ absl::Status Executor::RunGrad(const v1::Command& command, const std::vector<rt:
   const rt::RecordingGuard guard(&recorder_, options.create_graph);
   for (size_t i = 0; i < grads.size(); ++i) {
     if (command.outputs(static_cast<int>(i)) == 0) continue;
-    TD_ASSIGN_OR_RETURN(grads[i], recorder_.LaidOut(std::move(grads[i]), ContiguousStrides(inputs[2 * n + i]->meta().sizes)));
+    const Dims rows = ContiguousStrides(inputs[2 * n + i]->meta().sizes);
+    TD_ASSIGN_OR_RETURN(grads[i], recorder_.LaidOut(std::move(grads[i]), rows));
   }
   for (size_t i = 0; i < grads.size(); ++i) {
     const uint64_t handle = command.outputs(static_cast<int>(i));

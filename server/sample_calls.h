@@ -181,7 +181,8 @@ struct SampleCall {
   std::vector<Handle> tensors;  // those made for it
 };
 
-// Makes a sample's operands, the k-th of the dtype under test `dtypes(k)` in the layout `layouts(k)`, and puts its arguments where the row wants them.
+// Makes a sample's operands, the k-th of the dtype under test `dtypes(k)` in the layout `layouts(k)`, and puts its
+// arguments where the row wants them.
 template <typename DTypes, typename Layouts>
 SampleCall MakeCall(TestClient* client, const OpSchema& schema, const std::string& sample, const DTypes& dtypes,
                     const Layouts& layouts) {

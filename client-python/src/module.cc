@@ -157,6 +157,7 @@ void Synchronize() {
 NB_MODULE(_core, m) {
   PyObject* module = m.ptr();
   if (!AddErrors(module) || !AddDTypes(module) || !AddTensorType(module) || !AddOps(module)) throw nb::python_error();
+  AddWaitHooks();
   m.def("connect", &Connect, nb::arg("address") = "");
   m.def("synchronize", &Synchronize, "Waits until everything sent so far is done.");
   m.def("_set_hints", &Session::SetHints);

@@ -59,8 +59,8 @@ inline const char* TextOf(PyObject* str) {
 bool AddTensorType(PyObject* module);
 bool AddDTypes(PyObject* module);
 bool AddOps(PyObject* module);
-// Called by AddOps for the exceptions of Raise.
 bool AddErrors(PyObject* module);
+void AddWaitHooks();
 
 // dtype objects: one for each DType.
 PyObject* DTypeObject(DType dtype);  // new reference

@@ -196,6 +196,8 @@ int DeviceIndexOf(PyObject* object) {
 }
 
 PyObject* Raise(const absl::Status& status) {
+  // An interrupted wait: what the signal's handler raised.
+  if (absl::IsCancelled(status) && PyErr_Occurred() != nullptr) return nullptr;
   const Error error = client::ToError(status);
   PyObject* type = g_error;
   switch (error.kind()) {
@@ -214,6 +216,22 @@ bool RaiseIfError(const absl::Status& status) {
   if (__builtin_expect(status.ok(), 1)) return false;
   Raise(status);
   return true;
+}
+
+// Around a wait of the client: other Python threads run meanwhile, and Ctrl-C ends it.
+void AddWaitHooks() {
+  client::WaitHooks hooks;
+  hooks.pause = [] { return PyGILState_Check() != 0 ? static_cast<void*>(PyEval_SaveThread()) : nullptr; };
+  hooks.resume = [](void* state) {
+    if (state != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  };
+  hooks.interrupted = [] {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool interrupted = PyErr_CheckSignals() != 0;  // the exception stays set, for Raise
+    PyGILState_Release(state);
+    return interrupted;
+  };
+  client::SetWaitHooks(hooks);
 }
 
 Session* GetSession() {

@@ -346,7 +346,8 @@ TD_RULE(ShapeLoss) {
     if (args.Tensor(k) == nullptr) continue;
     TD_ASSIGN_OR_RETURN(const Dims weighted, BroadcastSizes(sizes, args.Tensor(k)->sizes));
     if (weighted != sizes) {
-      return InvalidArgument("output with shape ", sizes.ToString(), " doesn't match the broadcast shape ", weighted.ToString());
+      return InvalidArgument("output with shape ", sizes.ToString(), " doesn't match the broadcast shape ",
+                             weighted.ToString());
     }
   }
   if (reduction == "none") return ShapeBroadcast(args, output, out);
