@@ -168,3 +168,31 @@ def test_in_place(row, dtype, sample):
     got = getattr(targs[0], method)(*targs[1:], **tkwargs)
     assert got is targs[0]
     compare(targs[0], want)
+
+
+@pytest.mark.parametrize("text", [
+    "x.contiguous()", "x.to(x.dtype)", "x.float()", "F.dropout(x, 0.5, False)", "F.dropout(x, 0.0, True)",
+    "F.dropout(x.t(), 0.5, False)", "x.t().contiguous()", "x.t().to(x.dtype)", "x.to(x.dtype, copy=True)",
+    "x.expand(2, 2, 3).contiguous()", "x.expand(2, 2, 3).reshape(4, 3)", "x[:, ::2].reshape(-1)", "x.t().reshape(2, 3)",
+    "F.mse_loss(x.t(), x.t(), reduction='none')", "F.l1_loss(x.t(), x.t(), reduction='none')",
+    "F.smooth_l1_loss(x.t(), x.t(), reduction='none')",
+    "F.binary_cross_entropy_with_logits(x.t(), x.t(), reduction='none')"])
+def test_layouts_and_identity(text):
+    """Where nothing is to be done an op gives its argument back itself; else the result lies as real PyTorch's does."""
+    found = []
+    for module in (telensor, torch):
+        x = module.ones(2, 3)
+        y = eval(text, {"x": x, "F": module.nn.functional})
+        found.append((y is x, tuple(y.shape), y.stride(), y.storage_offset(), y.is_contiguous()))
+    assert found[0] == found[1]
+
+
+def test_gradients_lie_as_those_of_real_pytorch():
+    found = []
+    for module in (telensor, torch):
+        x = module.ones(3, 2).t().requires_grad_()
+        (x.contiguous() * x).sum().backward()
+        y = module.ones(2, 3).expand(4, 2, 3).requires_grad_()
+        (y * 2).sum().backward()
+        found.append([(t.grad.stride(), t.grad.storage_offset(), t.grad.tolist()) for t in (x, y)])
+    assert found[0] == found[1]
