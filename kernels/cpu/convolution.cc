@@ -43,7 +43,7 @@ bool Pair(const tt_value& v, int64_t* h, int64_t* w) {
   return true;
 }
 
-// The rows of the gradients take any sizes, so everything is checked here.
+// The rules have checked the sizes; here it is whether the libraries can count them.
 int ReadShape(tt_call* call, Direction direction, const tt_value* attrs, const int64_t* input, const int64_t* weight,
               const int64_t* out, Shape* s) {
   *s = {};
@@ -58,13 +58,13 @@ int ReadShape(tt_call* call, Direction direction, const tt_value* attrs, const i
   s->out_h = out[2];
   s->out_w = out[3];
   s->groups = attrs[3].i;
-  constexpr int64_t kMost = int64_t{1} << 31;
+  constexpr int64_t kMost = INT_MAX;
   bool good = Pair(attrs[0], &s->stride_h, &s->stride_w) && Pair(attrs[1], &s->pad_h, &s->pad_w) &&
               Pair(attrs[2], &s->dilation_h, &s->dilation_w);
   good = good && s->groups > 0 && std::min({s->stride_h, s->stride_w, s->dilation_h, s->dilation_w}) > 0 &&
          std::min(s->pad_h, s->pad_w) >= 0 && std::min(s->kernel_h, s->kernel_w) > 0;
   good = good && std::max({s->stride_h, s->stride_w, s->dilation_h, s->dilation_w, s->pad_h, s->pad_w, s->kernel_h,
-                           s->kernel_w, s->height, s->width}) <= kMost;
+                           s->kernel_w, s->height, s->width, s->batch, s->in, s->out, s->out_h, s->out_w}) <= kMost;
   good = good && out[0] == s->batch && out[1] == s->out && s->out % s->groups == 0 && s->in % s->groups == 0 &&
          weight[1] == s->in / s->groups;
   const auto fits = [](int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t places) {
@@ -227,7 +227,7 @@ class ByColumns {
     const double work = static_cast<double>(channels_ * taps_) * static_cast<double>(places_ * tasks);
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     const int64_t parts = !sums && tasks >= threads && work > 16 * kGrain ? threads : 1;
-    C* columns = Workspace<C>(call, parts * size);
+    C* columns = size < INT64_MAX / parts ? Workspace<C>(call, parts * size) : nullptr;
     if (columns == nullptr) return FailMemory(call);
     if (sums) std::fill(result_, result_ + s_.out * taps_, C(0));
     ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {

@@ -13,14 +13,6 @@ namespace telensor::cpu::TT_CPU_VARIANT {
 // Elements that pass through a stack buffer at once.
 inline constexpr int64_t kRun = 1024;
 
-// `count` elements that live until the call's end; NULL where there is no memory.
-template <typename T>
-T* Workspace(tt_call* call, int64_t count) {
-  return static_cast<T*>(call->workspace(call, static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T)));
-}
-
-inline int FailMemory(tt_call* call) { return Fail(call, TT_OUT_OF_MEMORY, "no memory for the workspace of a kernel"); }
-
 inline bool Present(const tt_tensor& tensor) { return tensor.dtype != 0; }
 
 inline bool SameSizes(const tt_tensor& a, const tt_tensor& b) {

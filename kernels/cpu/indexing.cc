@@ -42,7 +42,7 @@ int64_t FindBad(const int64_t* values, int64_t n, int64_t size) {
 // Memory for n elements: the caller's own where they fit, else a workspace.
 template <typename T, int64_t kSmall>
 T* Space(tt_call* call, T (&small)[kSmall], int64_t n) {
-  return n <= kSmall ? small : static_cast<T*>(call->workspace(call, n * sizeof(T)));
+  return n <= kSmall ? small : Workspace<T>(call, n);
 }
 
 // index_select, index, embedding, index_add, index_put and _embedding_backward see one side as [pre..., chosen,
@@ -299,7 +299,7 @@ struct SumSpace {
     if (kDirect) return true;
     int64_t dense = 1;
     for (int d = out.rank - 1; d >= 0; dense *= out.sizes[d--]) strides[d] = dense;
-    data = static_cast<Sum<T>*>(call->workspace(call, std::max<int64_t>(out.numel, 1) * sizeof(Sum<T>)));
+    data = Workspace<Sum<T>>(call, out.numel);
     if (data == nullptr) return false;
     Each([](Sum<T>& sum, T& element) { sum = static_cast<Sum<T>>(element); });
     return true;
@@ -420,10 +420,13 @@ class Elements {
  public:
   Elements(const tt_tensor& index, const tt_tensor& other, const tt_tensor& target, int dim)
       : index_(index), dim_(dim), size_(target.rank > 0 ? target.sizes[dim] : 1),
-        stride_(target.rank > 0 ? target.strides[dim] : 0) {
-    const int rank = std::min({index.rank, other.rank, target.rank});
+        stride_(target.rank > 0 ? target.strides[dim] : 1) {
+    // A number counts as one dimension, whichever of them it is.
+    const int rank = std::max({index.rank, other.rank, target.rank});
+    const auto stride = [](const tt_tensor& t, int d) { return t.rank > 0 ? t.strides[d] : 0; };
     for (int d = 0; d < rank; ++d) {
-      walk_.Add(index.sizes[d], index.strides[d], other.strides[d], d == dim ? 0 : target.strides[d]);
+      walk_.Add(index.rank > 0 ? index.sizes[d] : 1, stride(index, d), stride(other, d),
+                d == dim ? 0 : stride(target, d));
     }
     if (index.numel > 0) inner_ = walk_.PopInner();
   }

@@ -55,6 +55,16 @@ void ParallelFor(int64_t n, int64_t grain, const Fn& fn) {
   }
 }
 
+// `count` elements that live until the call's end; NULL where there is no memory. More than any memory has can be asked
+// for: an expanded view has as many elements as a client likes.
+template <typename T>
+T* Workspace(tt_call* call, int64_t count) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  if (count > kMost) return nullptr;
+  return static_cast<T*>(call->workspace(call, static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T)));
+}
+inline int FailMemory(tt_call* call) { return Fail(call, TT_OUT_OF_MEMORY, "no memory for the workspace of a kernel"); }
+
 template <typename T>
 struct TypeTag {
   using type = T;

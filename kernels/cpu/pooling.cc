@@ -365,11 +365,14 @@ void DivisorRow(const Planes& p, const Divisor& divisor, int64_t y, int64_t x0, 
 // fn(pixel row, tap, first, last) for every tap of the windows [x0, x1) of row y.
 template <typename Fn>
 void ForTaps(const Planes& p, int64_t y, int64_t x0, int64_t x1, const Fn& fn) {
-  int64_t ky0, ky1;
+  int64_t ky0, ky1, kx0, kx1, other;
   p.h.Taps(y, &ky0, &ky1);
+  // A window may be much larger than what it lies on: the last of them has the first tap inside, the first the last.
+  p.w.Taps(x1 - 1, &kx0, &other);
+  p.w.Taps(x0, &other, &kx1);
   for (int64_t ky = ky0; ky < ky1; ++ky) {
     const int64_t row = (p.h.Start(y) + ky) * p.w.size;
-    for (int64_t kx = 0; kx < p.w.kernel; ++kx) {
+    for (int64_t kx = kx0; kx < kx1; ++kx) {
       int64_t first, last;
       p.w.Inside(kx, &first, &last);
       first = std::max(first, x0) - x0;

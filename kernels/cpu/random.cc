@@ -201,7 +201,7 @@ int RandPerm(tt_call* call) {
   const tt_tensor& out = call->outputs[0];
   const int64_t n = out.numel;
   if (n == 0) return TT_OK;
-  Card* cards = static_cast<Card*>(call->workspace(call, static_cast<size_t>(n) * 2 * sizeof(Card)));
+  Card* cards = Workspace<Card>(call, 2 * n);
   if (cards == nullptr) return TT_OUT_OF_MEMORY;
   ParallelFor(n, kDrawGrain, [&](int64_t begin, int64_t end) {
     for (int64_t first = begin; first < end; first += kBatch) {

@@ -375,7 +375,7 @@ class Reducer {
       return TT_OK;
     }
     const int64_t pieces = std::min({kMaxPieces, outputs * count / kPiece, count});
-    auto* partial = static_cast<Total*>(call->workspace(call, pieces * outputs * sizeof(Total)));
+    auto* partial = Workspace<Total>(call, pieces * outputs);
     if (partial == nullptr) return TT_OUT_OF_MEMORY;
     const auto start = [=](int64_t p) { return count / pieces * p + std::min(p, count % pieces); };
     ParallelFor(pieces, 1, [&](int64_t begin, int64_t end) {
@@ -555,7 +555,7 @@ int Variance(tt_call* call) {
   Plan plan;
   MakePlan(call->inputs[0], DimMask(call->attrs[0], call->inputs[0].rank), false, &plan);
   double small[64], *mean = small;
-  if (plan.outputs > 64) mean = static_cast<double*>(call->workspace(call, plan.outputs * sizeof(double)));
+  if (plan.outputs > 64) mean = Workspace<double>(call, plan.outputs);
   if (mean == nullptr) return TT_OUT_OF_MEMORY;
   const double n = static_cast<double>(plan.count), divisor = std::max(0.0, n - static_cast<double>(call->attrs[1].i));
   const int code = Reducer(plan, Fold<Add, double, double>{0, Last::kDivide, n, mean}, call->inputs[0]).Run(call);

@@ -209,8 +209,8 @@ int SortLines(tt_call* call, int dim, bool descending, const Order& order) {
   Entry* space = nullptr;
   if (n > kSmall) {
     const int64_t threads = std::clamp<int64_t>(lines / grain, 1, std::max(1, omp_get_max_threads()));
-    space = static_cast<Entry*>(call->workspace(call, threads * 2 * n * sizeof(Entry)));
-    if (space == nullptr) return TT_OUT_OF_MEMORY;
+    space = n < INT64_MAX / (2 * threads) ? Workspace<Entry>(call, threads * 2 * n) : nullptr;
+    if (space == nullptr) return FailMemory(call);
   }
   const KeyRule rule = RuleOf(in.dtype);
   std::atomic<int64_t> next{0};

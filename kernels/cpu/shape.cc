@@ -161,7 +161,7 @@ int AsStridedBackwardOf(tt_call* call) {
   A* places = static_cast<A*>(out.data);
   int32_t* owners = nullptr;
   if (!direct) {
-    places = static_cast<A*>(call->workspace(call, extent * sizeof(A)));
+    places = Workspace<A>(call, extent);
     if (places == nullptr) return TT_OUT_OF_MEMORY;
   }
   Zero(places, extent * sizeof(A));
@@ -191,7 +191,7 @@ int AsStridedBackwardOf(tt_call* call) {
   Walk<2> to;
   for (int d = 0; d < out.rank; ++d) to.Add(out.sizes[d], out.strides[d], strides[d]);
   if (shared && std::is_floating_point_v<A>) {
-    owners = static_cast<int32_t*>(call->workspace(call, extent * sizeof(int32_t)));
+    owners = Workspace<int32_t>(call, extent);
     if (owners == nullptr) return TT_OUT_OF_MEMORY;
     Zero(owners, extent * sizeof(int32_t));
     to.Seek(0);

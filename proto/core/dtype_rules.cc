@@ -486,6 +486,25 @@ TD_RULE(DTypeAccumulate) {
   return absl::OkStatus();
 }
 
+// (input, ...): statistics and parameters may be of another floating dtype than the input.
+TD_RULE(DTypeNorm) {
+  TD_RETURN_IF_ERROR(DTypeSame(args, output, out));
+  for (int k = 1; k < args.size(); ++k) {
+    const TensorMeta* t = args.Tensor(k);
+    if (t == nullptr || IsFloating(t->dtype)) continue;
+    return InvalidArgument(PublicName(args), "(): expected a floating point tensor for ",
+                           args.call().schema->input_params[args.Slot(k)]->name, ", but got ", Title(t->dtype));
+  }
+  return absl::OkStatus();
+}
+
+// (input, grad, ...)
+TD_RULE(DTypeNormBackward) {
+  const DType input = args.Tensor(0)->dtype, grad = args.Tensor(1)->dtype;
+  if (grad != input) return InvalidArgument("expected scalar type ", Title(input), " but found ", Title(grad));
+  return DTypeNorm(args, output, out);
+}
+
 // (input, target, weight)
 TD_RULE(DTypeNll) {
   const DType input = args.Tensor(0)->dtype;

@@ -217,5 +217,24 @@ TEST(DtypeRules, Errors) {
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }
 
+TEST(DtypeRules, StatisticsOfAnyFloatingDtype) {
+  const Case cases[] = {
+      {"batch_norm", {H({2, 3}), F({3}), D({3}), H({3}), F({3})}, "float16[2, 3]"},
+      {"batch_norm",
+       {F({2, 3}), B({3}), F({3})},
+       "RuntimeError: batch_norm(): expected a floating point tensor for running_mean, but got Bool"},
+      {"_batch_norm",
+       {F({2, 3}), F({3}), I({3}), None, None, true, 0.1, 1e-5},
+       "RuntimeError: batch_norm(): expected a floating point tensor for running_var, but got Long"},
+      {"layer_norm",
+       {F({2, 3}), Ints{3}, F({3}), W({3})},
+       "RuntimeError: layer_norm(): expected a floating point tensor for bias, but got Int"},
+      {"_layer_norm",
+       {F({2, 3}), Ints{3}, B({3}), None, 1e-5},
+       "RuntimeError: layer_norm(): expected a floating point tensor for weight, but got Bool"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
+}
+
 }  // namespace
 }  // namespace telensor::testing

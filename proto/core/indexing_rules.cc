@@ -72,6 +72,11 @@ absl::StatusOr<Dims> IndexedSizes(const TensorMeta& self, const IndexPlan& plan)
   return sizes;
 }
 
+absl::Status CheckPadding(const Value& index, int64_t rows) {
+  if (index.none() || (index.i() >= -rows && index.i() < rows)) return absl::OkStatus();
+  return InvalidArgument("Padding_idx must be within num_embeddings");
+}
+
 }  // namespace
 
 #define TD_RULE(name) absl::Status name(const RuleArgs& args, int output, OpMetas* out)
@@ -279,6 +284,7 @@ TD_RULE(ShapeEmbedding) {
   const TensorMeta &weight = *args.Tensor(0), &indices = *args.Tensor(1);
   if (weight.rank() != 2) return InvalidArgument("'weight' must be 2-D");
   if (indices.rank() == kMaxRank) return InvalidArgument("too many dimensions");
+  TD_RETURN_IF_ERROR(CheckPadding(args.Attr(2), weight.sizes[0]));
   Dims sizes = indices.sizes;
   sizes.push_back(weight.sizes[1]);
   if (CheckedNumel(sizes) < 0) return InvalidArgument("embedding: the result is too large");
@@ -293,6 +299,7 @@ TD_RULE(ShapeEmbeddingBackward) {
                            " does not fit indices of size ", indices.sizes.ToString());
   }
   TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes({args.Int(2), grad.sizes.back()}));
+  TD_RETURN_IF_ERROR(CheckPadding(args.Attr(3), args.Int(2)));
   SetContiguous(&out->outputs[output], sizes);
   return absl::OkStatus();
 }

@@ -173,6 +173,12 @@ TEST(IndexingRules, Errors) {
        {F({3, 4}), B({3})},
        "RuntimeError: The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 1"},
       {"embedding", {F({3, 4, 5}), I({3})}, "RuntimeError: 'weight' must be 2-D"},
+      {"embedding", {F({5, 3}), I({4}), 5}, "RuntimeError: Padding_idx must be within num_embeddings"},
+      {"embedding", {F({5, 3}), I({4}), -6}, "RuntimeError: Padding_idx must be within num_embeddings"},
+      {"_embedding_backward",
+       {F({4, 3}), I({4}), 5, int64_t{1} << 62},
+       "RuntimeError: Padding_idx must be within num_embeddings"},
+      {"_embedding_backward", {I({4, 3}), I({4}), 5, 1}, "RuntimeError: \"embedding_backward_cpu\" not implemented for 'Long'"},
       {"embedding",
        {F({3, 4}), F({3})},
        "RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/core/rule_testing.h"
+#include "proto/core/sample_testing.h"
 
 namespace telensor::testing {
 namespace {
@@ -251,14 +252,29 @@ TEST(InferMeta, SurvivesAnyPeer) {
   Fuzzer fuzz(20240901);
   int accepted = 0;
   std::vector<int> accepted_by_row(OpTable::Get().size(), 0);
+  std::vector<std::vector<SampleCall>> samples;
+  for (int id = 0; id < OpTable::Get().size(); ++id) samples.push_back(ReadSamples(OpTable::Get().at(id)));
   for (int round = 0; round < 4000; ++round) {
     for (int id = 0; id < OpTable::Get().size(); ++id) {
       const OpSchema& op = OpTable::Get().at(id);
       fuzz.Shape();
+      // Some calls are one of the row's samples, less an argument or two.
+      const std::vector<SampleCall>& calls = samples[id];
+      const SampleCall* const sample = !calls.empty() && fuzz.OneIn(4) ? &calls[fuzz.Below(calls.size())] : nullptr;
+      const auto from_sample = [&](const Param& p) {
+        return sample != nullptr && !fuzz.OneIn(8) ? &(*sample)[&p - op.params] : nullptr;
+      };
       std::vector<TensorMeta> metas;
       std::vector<int> places;  // index into metas, or -1
       std::vector<Scalar> scalars;
       const auto add = [&](const Param& p) {
+        const auto* const given = from_sample(p);
+        if (given != nullptr && given->has_value() && (*given)->is_tensor) {
+          places.push_back(static_cast<int>(metas.size()));
+          scalars.emplace_back();
+          metas.push_back(Meta((*given)->dtype, Dims((*given)->sizes)));
+          return;
+        }
         const bool number = p.type == ParamType::kTensorOrScalar && fuzz.OneIn(4);
         const bool absent = number || fuzz.OneIn(p.optional ? 3 : 200);
         places.push_back(absent ? -1 : static_cast<int>(metas.size()));
@@ -273,7 +289,15 @@ TEST(InferMeta, SurvivesAnyPeer) {
       for (int place : places) inputs.push_back(place < 0 ? nullptr : &metas[place]);
       std::vector<Value> values;
       std::vector<const Value*> attrs;
-      for (int k = 0; k < op.num_attrs; ++k) values.push_back(fuzz.Attribute(*op.attr_params[k]));
+      for (int k = 0; k < op.num_attrs; ++k) {
+        const Param& p = *op.attr_params[k];
+        const auto* const given = from_sample(p);
+        if (given == nullptr) {
+          values.push_back(fuzz.Attribute(p));
+        } else {
+          values.push_back(given->has_value() ? (*given)->value : OpTable::Get().literal(p.default_literal));
+        }
+      }
       for (const Value& v : values) attrs.push_back(&v);
       OpArgs call;
       call.schema = &op;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "proto/core/meta_rules.h"
+#include "proto/core/nn_shapes.h"
 #include "proto/core/shape_util.h"
 
 namespace telensor::rules {
@@ -254,6 +255,12 @@ TD_RULE(ShapeBroadcast) {
   return absl::OkStatus();
 }
 
+// (grad, ...): the gradient of what the others broadcast to.
+TD_RULE(ShapeBroadcastGrad) {
+  TD_RETURN_IF_ERROR(ShapeBroadcast(args, output, out));
+  return CheckSizesAre(args.name(), "grad", args.Tensor(0)->sizes, out->outputs[output].sizes);
+}
+
 TD_RULE(ShapeContiguous) {
   const TensorMeta& self = *args.Tensor(0);
   out->identity = self.contiguous();
@@ -323,24 +330,40 @@ TD_RULE(ShapeUnreduce) {
   return absl::OkStatus();
 }
 
+// (self, dim, keepdim, grad, result): the gradient of a reduction of self; the last are of the reduction's size.
+TD_RULE(ShapeUnreduced) {
+  static constexpr const char* kNames[] = {"grad", "result"};
+  TensorMeta reduced;
+  TD_RETURN_IF_ERROR(Reduced(args, false, &reduced));
+  for (int k = 3; k < args.size(); ++k) {
+    TD_RETURN_IF_ERROR(CheckSizesAre(args.name(), kNames[k - 3], args.Tensor(k)->sizes, reduced.sizes));
+  }
+  SetContiguous(&out->outputs[output], args.Tensor(0)->sizes);
+  return absl::OkStatus();
+}
+
+// (grad, sizes, dim, indices, keepdim): the gradient of one element picked along a dimension.
+TD_RULE(ShapePickBackward) {
+  TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(1).ints()));
+  TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(2), sizes.size()));
+  Dims picked = sizes;
+  if (!picked.empty()) picked[d] = 1;
+  if (!picked.empty() && !args.Bool(4)) picked.erase(d);
+  TD_RETURN_IF_ERROR(CheckSizesAre(args.name(), "grad", args.Tensor(0)->sizes, picked));
+  TD_RETURN_IF_ERROR(CheckSizesAre(args.name(), "indices", args.Tensor(3)->sizes, picked));
+  SetContiguous(&out->outputs[output], sizes);
+  return absl::OkStatus();
+}
+
 TD_RULE(ShapeScalar) {
   SetContiguous(&out->outputs[output], Dims());
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::Status CheckReduction(const RuleArgs& args, const std::string& reduction) {
-  if (reduction == "mean" || reduction == "sum" || reduction == "none") return absl::OkStatus();
-  return InvalidArgument(reduction, " is not a valid value for reduction");
-}
-
-}  // namespace
-
 // (self, target, weights ..., reduction)
 TD_RULE(ShapeLoss) {
   const std::string& reduction = args.Attr(args.size() - 1).text();
-  TD_RETURN_IF_ERROR(CheckReduction(args, reduction));
+  TD_RETURN_IF_ERROR(CheckReduction(reduction));
   TD_ASSIGN_OR_RETURN(const Dims sizes, BroadcastSizes(args.Tensor(0)->sizes, args.Tensor(1)->sizes));
   for (int k = 2; k < args.size() - 1; ++k) {
     if (args.Tensor(k) == nullptr) continue;
@@ -356,7 +379,7 @@ TD_RULE(ShapeLoss) {
 }
 
 TD_RULE(ShapeReduceLoss) {
-  TD_RETURN_IF_ERROR(CheckReduction(args, args.Attr(1).text()));
+  TD_RETURN_IF_ERROR(CheckReduction(args.Attr(1).text()));
   out->identity = args.Attr(1).text() == "none";
   if (out->identity) {
     SetLike(*args.Tensor(0), &out->outputs[output]);

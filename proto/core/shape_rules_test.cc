@@ -208,5 +208,45 @@ TEST(ShapeRules, ReductionErrors) {
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }
 
+TEST(ShapeRules, AGradientHasTheSizeOfItsReduction) {
+  const Case cases[] = {
+      {"_prod_backward", {F({2}), F({2, 3}), Ints{1}, false}, "float32[2, 3]"},
+      {"_prod_backward",
+       {F({3}), F({2, 3}), Ints{1}, false},
+       "RuntimeError: _prod_backward(): grad has size [3], expected [2]"},
+      {"_prod_backward",
+       {F({2}), F({2, 3}), Ints{2}, false},
+       "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)"},
+      {"_prod_backward",
+       {F({2}), D({2, 3}), Ints{1}, false},
+       "RuntimeError: expected m1 and m2 to have the same dtype, but got: double != float"},
+      {"_extremum_backward", {F({}), F({2, 3}), F({}), None, false}, "float32[2, 3]"},
+      {"_extremum_backward",
+       {F({2, 1}), F({2, 3}), F({2}), Ints{1}, true},
+       "RuntimeError: _extremum_backward(): result has size [2], expected [2, 1]"},
+      {"_norm_backward", {F({2}), F({2, 3}), 2.0, F({2}), Ints{1}, false}, "float32[2, 3]"},
+      {"_norm_backward",
+       {F({2, 3}), F({2, 3}), 2.0, F({2}), Ints{1}, false},
+       "RuntimeError: _norm_backward(): grad has size [2, 3], expected [2]"},
+      {"_pick_backward", {F({2}), Ints{2, 3}, 1, I({2}), false}, "float32[2, 3]"},
+      {"_pick_backward", {F({2, 1}), Ints{2, 3}, 1, I({2, 1}), true}, "float32[2, 3]"},
+      {"_pick_backward", {F({}), Ints{}, 0, I({}), false}, "float32[]"},
+      {"_pick_backward",
+       {F({3}), Ints{2, 3}, 1, I({3}), false},
+       "RuntimeError: _pick_backward(): grad has size [3], expected [2]"},
+      {"_pick_backward",
+       {F({2}), Ints{2, 3}, 1, I({1}), false},
+       "RuntimeError: _pick_backward(): indices has size [1], expected [2]"},
+      {"_pick_backward",
+       {F({2}), Ints{2, 3}, 1, F({2}), false},
+       "RuntimeError: pick_backward(): Expected dtype int64 for index"},
+      {"_pow_backward_self", {F({2, 3}), F({2, 3}), F({3})}, "float32[2, 3]"},
+      {"_pow_backward_self",
+       {F({3}), F({2, 3}), 0},
+       "RuntimeError: _pow_backward_self(): grad has size [3], expected [2, 3]"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
+}
+
 }  // namespace
 }  // namespace telensor::testing

@@ -211,6 +211,11 @@ absl::StatusOr<Dims> MatmulSizes(const Dims& a, const Dims& b) {
   return out;
 }
 
+absl::Status CheckSizesAre(const char* op, const char* what, const Dims& sizes, const Dims& want) {
+  if (sizes == want) return absl::OkStatus();
+  return InvalidArgument(op, "(): ", what, " has size ", sizes.ToString(), ", expected ", want.ToString());
+}
+
 int64_t ConvolvedSize(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
   // Callers have bounded every argument by 2^31, so this fits.
   const int64_t span = dilation * (kernel - 1) + 1;

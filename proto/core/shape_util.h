@@ -27,6 +27,8 @@ absl::StatusOr<Dims> FlattenSizes(const Dims& sizes, int64_t start_dim, int64_t 
 absl::StatusOr<Dims> UnflattenSizes(const Dims& sizes, int64_t dim, const std::vector<int64_t>& parts);
 absl::StatusOr<Dims> MatmulBatch(const Dims& a, const Dims& b);
 absl::StatusOr<Dims> MatmulSizes(const Dims& a, const Dims& b);
+// Whether an operand, named by `what`, has the sizes that the others say.
+absl::Status CheckSizesAre(const char* op, const char* what, const Dims& sizes, const Dims& want);
 // One output length of a convolution or pooling window.
 int64_t ConvolvedSize(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
 

@@ -86,9 +86,44 @@ TensorMeta Piece(const TensorMeta& self, int dim, int64_t start, int64_t length)
   return piece;
 }
 
+// The slice (dim, start, end, step) of `self`, its arguments from the k-th on.
+absl::Status SetSliced(const RuleArgs& args, int k, const TensorMeta& self, TensorMeta* out) {
+  if (self.rank() == 0) return InvalidArgument("slice() cannot be applied to a 0-dim tensor.");
+  TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(k), self.rank()));
+  const int64_t size = self.sizes[d], step = args.Int(k + 3);
+  if (step <= 0) return InvalidArgument("slice step must be positive");
+  const auto wrap = [size](const Value& v, int64_t otherwise) {
+    if (v.none()) return otherwise;
+    const int64_t i = v.i() < 0 ? v.i() + size : v.i();
+    return std::clamp<int64_t>(i, 0, size);
+  };
+  const int64_t start = wrap(args.Attr(k + 1), 0);
+  const int64_t end = std::max(wrap(args.Attr(k + 2), size), start);
+  TensorMeta* result = Like(self, out);
+  result->offset += start * self.strides[d];
+  const int64_t length = end - start;
+  result->sizes[d] = length / step + (length % step != 0);
+  // With one element or none the stride is never taken; a huge step must not overflow it.
+  if (result->sizes[d] > 1) result->strides[d] *= step;
+  return absl::OkStatus();
+}
+
 absl::Status NeedsDims(const RuleArgs& args, const TensorMeta& self) {
   if (self.rank() > 0) return absl::OkStatus();
   return InvalidArgument(args.name(), " expects at least a 1-dimensional tensor");
+}
+
+// Whether strides and an offset are such that a tensor may have.
+absl::Status CheckPlace(const char* op, const Dims& sizes, const std::vector<int64_t>& strides, int64_t offset) {
+  constexpr int64_t kFar = int64_t{1} << 58;
+  bool good = strides.size() == static_cast<size_t>(sizes.size()) && offset >= 0 && offset <= kFar;
+  int64_t reach = 0;
+  for (int i = 0; good && i < sizes.size(); ++i) {
+    int64_t span;
+    good = strides[i] >= 0 && !__builtin_mul_overflow(std::max<int64_t>(sizes[i] - 1, 0), strides[i], &span) &&
+           !__builtin_add_overflow(reach, span, &reach) && reach <= kFar;
+  }
+  return good ? absl::OkStatus() : InvalidArgument(op, "(): sizes, strides and offset make no view");
 }
 
 // A tensor is cut into at most this many; a peer could ask for more than the server has memory to name.
@@ -212,25 +247,16 @@ TD_RULE(ShapeSelect) {
   return absl::OkStatus();
 }
 
-TD_RULE(ShapeSlice) {
-  const TensorMeta& self = *args.Tensor(0);
-  if (self.rank() == 0) return InvalidArgument("slice() cannot be applied to a 0-dim tensor.");
-  TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(1), self.rank()));
-  const int64_t size = self.sizes[d], step = args.Int(4);
-  if (step <= 0) return InvalidArgument("slice step must be positive");
-  const auto wrap = [size](const Value& v, int64_t otherwise) {
-    if (v.none()) return otherwise;
-    const int64_t i = v.i() < 0 ? v.i() + size : v.i();
-    return std::clamp<int64_t>(i, 0, size);
-  };
-  const int64_t start = wrap(args.Attr(2), 0);
-  const int64_t end = std::max(wrap(args.Attr(3), size), start);
-  TensorMeta* result = Like(self, &out->outputs[output]);
-  result->offset += start * self.strides[d];
-  const int64_t length = end - start;
-  result->sizes[d] = length / step + (length % step != 0);
-  // With one element or none the stride is never taken; a huge step must not overflow it.
-  if (result->sizes[d] > 1) result->strides[d] *= step;
+TD_RULE(ShapeSlice) { return SetSliced(args, 1, *args.Tensor(0), &out->outputs[output]); }
+
+// (grad, sizes, dim, start, end, step)
+TD_RULE(ShapeSliceBackward) {
+  TensorMeta whole, slice;
+  TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(1).ints()));
+  SetContiguous(&whole, sizes);
+  TD_RETURN_IF_ERROR(SetSliced(args, 2, whole, &slice));
+  TD_RETURN_IF_ERROR(CheckSizesAre(args.name(), "grad", args.Tensor(0)->sizes, slice.sizes));
+  SetContiguous(&out->outputs[output], sizes);
   return absl::OkStatus();
 }
 
@@ -274,7 +300,19 @@ TD_RULE(ShapeAsStrided) {
   TensorMeta& result = out->outputs[output];
   result.sizes = sizes;
   result.strides = Dims(strides);
-  result.offset = args.Int(3);
+  // What is empty may say to be anywhere, but is nowhere.
+  result.offset = CheckedNumel(sizes) > 0 ? args.Int(3) : self.offset;
+  return absl::OkStatus();
+}
+
+// (grad, sizes, strides, offset, view_sizes, view_strides, view_offset)
+TD_RULE(ShapeAsStridedBackward) {
+  TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(1).ints()));
+  TD_ASSIGN_OR_RETURN(const Dims view_sizes, CheckedSizes(args.Attr(4).ints()));
+  TD_RETURN_IF_ERROR(CheckPlace(args.name(), sizes, args.Attr(2).ints(), args.Int(3)));
+  TD_RETURN_IF_ERROR(CheckPlace(args.name(), view_sizes, args.Attr(5).ints(), args.Int(6)));
+  TD_RETURN_IF_ERROR(CheckSizesAre(args.name(), "grad", args.Tensor(0)->sizes, view_sizes));
+  SetContiguous(&out->outputs[output], sizes);
   return absl::OkStatus();
 }
 

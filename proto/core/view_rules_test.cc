@@ -209,6 +209,41 @@ TEST(ViewRules, Errors) {
        "RuntimeError: as_strided: the view reaches out of bounds of its base"},
       {"_as_strided", {F({3, 4}), Ints{2, 2}, Ints{5, 1}, 3}, "float32[2, 2] by [5, 1] at 3"},
       {"_as_strided", {F({3, 4}), Ints{2}, Ints{-1}, 3}, "RuntimeError: as_strided: the strides reach out of bounds"},
+      {"_as_strided", {F({3, 4}), Ints{0}, Ints{1}, int64_t{1} << 62}, "float32[0]"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
+}
+
+TEST(ViewRules, AGradientHasTheSizeOfItsView) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const char* const no_view = "RuntimeError: _as_strided_backward(): sizes, strides and offset make no view";
+  const Case cases[] = {
+      {"_slice_backward", {F({2, 3}), Ints{5, 3}, 0, 1, 4, 2}, "float32[5, 3]"},
+      {"_slice_backward", {F({0, 3}), Ints{5, 3}, 0, 5, 9, 1}, "float32[5, 3]"},
+      {"_slice_backward", {F({1, 3}), Ints{5, 3}, -2, -1, None, kHuge}, "float32[5, 3]"},
+      {"_slice_backward",
+       {F({3, 3}), Ints{5, 3}, 0, 1, 4, 2},
+       "RuntimeError: _slice_backward(): grad has size [3, 3], expected [2, 3]"},
+      {"_slice_backward",
+       {F({2}), Ints{5, 3}, 0, 1, 4, 2},
+       "RuntimeError: _slice_backward(): grad has size [2], expected [2, 3]"},
+      {"_slice_backward",
+       {F({2, 3}), Ints{5, 3}, 2, 1, 4, 2},
+       "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)"},
+      {"_slice_backward", {F({2, 3}), Ints{5, 3}, 0, 1, 4, 0}, "RuntimeError: slice step must be positive"},
+      {"_slice_backward", {F({}), Ints{}, 0, 0, 1, 1}, "RuntimeError: slice() cannot be applied to a 0-dim tensor."},
+      {"_slice_backward",
+       {F({2, 3}), Ints{-5, 3}, 0, 1, 4, 2},
+       "RuntimeError: Trying to create tensor with negative dimension -5: [-5, 3]"},
+      {"_as_strided_backward", {F({2, 2}), Ints{2, 3}, Ints{3, 1}, 0, Ints{2, 2}, Ints{3, 1}, 1}, "float32[2, 3]"},
+      {"_as_strided_backward",
+       {F({2}), Ints{2, 3}, Ints{3, 1}, 0, Ints{2, 2}, Ints{3, 1}, 1},
+       "RuntimeError: _as_strided_backward(): grad has size [2], expected [2, 2]"},
+      {"_as_strided_backward", {F({2}), Ints{2, 3}, Ints{3}, 0, Ints{2}, Ints{1}, 0}, no_view},
+      {"_as_strided_backward", {F({2}), Ints{2, 3}, Ints{3, 1}, -1, Ints{2}, Ints{1}, 0}, no_view},
+      {"_as_strided_backward", {F({2}), Ints{2, 3}, Ints{3, 1}, 0, Ints{2}, Ints{-1}, 0}, no_view},
+      {"_as_strided_backward", {F({2}), Ints{2, 3}, Ints{3, 1}, 0, Ints{2}, Ints{1}, kHuge}, no_view},
+      {"_as_strided_backward", {F({2}), Ints{2, 3}, Ints{kHuge, kHuge}, 0, Ints{2}, Ints{1}, 0}, no_view},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }
