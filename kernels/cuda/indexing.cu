@@ -272,8 +272,10 @@ int EmbeddingBackward(tt_call* call) {
 // A position of an index tensor: offsets in the index, in the indexed tensor but for `dim`.
 Dims<2> ElementDims(const tt_tensor& index, const tt_tensor& target, int dim) {
   Dims<2> dims;
-  const int rank = std::min(index.rank, target.rank);
-  for (int d = 0; d < rank; ++d) dims.Add(index.sizes[d], {index.strides[d], d == dim ? 0 : target.strides[d]});
+  // A number counts as one dimension, whichever of them it is.
+  for (int d = 0; d < index.rank; ++d) {
+    dims.Add(index.sizes[d], {index.strides[d], d == dim || d >= target.rank ? 0 : target.strides[d]});
+  }
   return dims;
 }
 

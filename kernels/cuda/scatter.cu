@@ -39,8 +39,9 @@ int StartScatter(tt_call* call, const tt_tensor* source, Order* order) {
   if (code != TT_OK || index.numel == 0) return code;
   const int dim = WrapDim(call->attrs[0].i, out.rank);
   Dims<2> dims;
-  const int rank = std::min(index.rank, out.rank);
-  for (int d = 0; d < rank; ++d) dims.Add(index.sizes[d], {index.strides[d], d == dim ? 0 : out.strides[d]});
+  for (int d = 0; d < index.rank; ++d) {
+    dims.Add(index.sizes[d], {index.strides[d], d == dim || d >= out.rank ? 0 : out.strides[d]});
+  }
   auto* places = static_cast<int64_t*>(Workspace(call, index.numel * 8, &code));
   if (places == nullptr) return code;
   code = ForEach(call, index.numel,
@@ -53,8 +54,7 @@ int StartScatter(tt_call* call, const tt_tensor* source, Order* order) {
 // The source's offsets over the positions of the index, which may cover only a part of it.
 Locator SourceOver(const tt_tensor& index, const tt_tensor& source) {
   Dims<1> dims;
-  const int rank = std::min(index.rank, source.rank);
-  for (int d = 0; d < rank; ++d) dims.Add(index.sizes[d], {source.strides[d]});
+  for (int d = 0; d < index.rank; ++d) dims.Add(index.sizes[d], {d < source.rank ? source.strides[d] : 0});
   return Locator(dims);
 }
 

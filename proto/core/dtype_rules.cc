@@ -302,6 +302,19 @@ TD_RULE(DTypePower) {
   return absl::OkStatus();
 }
 
+// (grad, self, exponent, result): grad and result are of the power's dtype.
+TD_RULE(DTypePowerGrad) {
+  uint32_t cast = 0;
+  const DType dtype = Promoted(args, 1, &cast);
+  TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
+  for (int k = 0; k < args.size(); k += 3) {
+    const DType t = args.Tensor(k)->dtype;
+    if (t != dtype) return InvalidArgument("expected scalar type ", Title(dtype), " but found ", Title(t));
+  }
+  out->outputs[output].dtype = dtype;
+  return absl::OkStatus();
+}
+
 // (condition, self, other)
 TD_RULE(DTypeWhere) {
   const DType condition = args.Tensor(0)->dtype;
@@ -503,6 +516,12 @@ TD_RULE(DTypeNormBackward) {
   const DType input = args.Tensor(0)->dtype, grad = args.Tensor(1)->dtype;
   if (grad != input) return InvalidArgument("expected scalar type ", Title(input), " but found ", Title(grad));
   return DTypeNorm(args, output, out);
+}
+
+// (self, target, weights...): the logarithm of self is of its dtype only where that is floating.
+TD_RULE(DTypeLoss) {
+  TD_RETURN_IF_ERROR(CheckRowDTypes(args, args.Tensor(0)->dtype));
+  return DTypePromote(args, output, out);
 }
 
 // (input, target, weight)

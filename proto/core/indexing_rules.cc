@@ -12,8 +12,9 @@ int RankOrOne(const TensorMeta& t) { return std::max(t.rank(), 1); }
 // The first dimension other than `dim` in which `index` is larger than `other`; -1 where there is none. Of equal rank,
 // where 0-dim counts as one.
 int Overreach(const TensorMeta& index, const TensorMeta& other, int dim) {
-  for (int i = 0; i < index.rank() && i < other.rank(); ++i) {
-    if (i != dim && index.sizes[i] > other.sizes[i]) return i;
+  const auto size = [](const TensorMeta& t, int i) { return t.rank() > 0 ? t.sizes[i] : 1; };
+  for (int i = 0; i < RankOrOne(index); ++i) {
+    if (i != dim && size(index, i) > size(other, i)) return i;
   }
   return -1;
 }

@@ -173,6 +173,15 @@ TEST(IndexingRules, Errors) {
        {F({3, 4}), B({3})},
        "RuntimeError: The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 1"},
       {"embedding", {F({3, 4, 5}), I({3})}, "RuntimeError: 'weight' must be 2-D"},
+      // A number counts as one element of one dimension.
+      {"scatter_add",
+       {F({3}), 0, I({}), F({0})},
+       "RuntimeError: Expected index [] to be smaller than self [3] apart from dimension 0 and to be smaller size than "
+       "src [0]"},
+      {"scatter_add",
+       {F({}), 0, I({3}), F({})},
+       "RuntimeError: Expected index [3] to be smaller than self [] apart from dimension 0 and to be smaller size than "
+       "src []"},
       {"embedding", {F({5, 3}), I({4}), 5}, "RuntimeError: Padding_idx must be within num_embeddings"},
       {"embedding", {F({5, 3}), I({4}), -6}, "RuntimeError: Padding_idx must be within num_embeddings"},
       {"_embedding_backward",

@@ -51,7 +51,9 @@ absl::Status CommonDevice(const OpArgs& call, DeviceIndex* device) {
   const OpSchema& schema = *call.schema;
   // Copies cross devices; that is what they are for.
   if (schema.kernel != nullptr && std::string_view(schema.kernel) == "_copy") return absl::OkStatus();
-  const bool mixes = schema.elementwise || schema.shape_rules[0].fn == rules::ShapeBroadcast;
+  const MetaRule shape = schema.shape_rules[0].fn;
+  const bool mixes = schema.elementwise || shape == rules::ShapeBroadcast || shape == rules::ShapeBroadcastGrad ||
+                     shape == rules::ShapeGeluBackward;
   const TensorMeta* anchor = nullptr;
   for (int i = 0; i < call.num_inputs && anchor == nullptr; ++i) {
     const TensorMeta* t = call.inputs[i];

@@ -106,6 +106,11 @@ void SetLike(const TensorMeta& self, TensorMeta* out) {
   out->offset = self.offset;
 }
 
+absl::Status CheckApproximate(const std::string& way) {
+  if (way == "none" || way == "tanh") return absl::OkStatus();
+  return InvalidArgument("approximate argument must be either none or tanh.");
+}
+
 absl::Status Reduced(const RuleArgs& args, bool need_elements, TensorMeta* out) {
   const TensorMeta& self = *args.Tensor(0);
   // One dimension may be given as a plain number.
@@ -231,9 +236,13 @@ TD_RULE(ShapePointwise) {
 }
 
 TD_RULE(ShapeGelu) {
-  const std::string& way = args.Attr(1).text();
-  if (way != "none" && way != "tanh") return InvalidArgument("approximate argument must be either none or tanh.");
+  TD_RETURN_IF_ERROR(CheckApproximate(args.Attr(1).text()));
   return ShapePointwise(args, output, out);
+}
+
+TD_RULE(ShapeGeluBackward) {
+  TD_RETURN_IF_ERROR(CheckApproximate(args.Attr(2).text()));
+  return ShapeBroadcast(args, output, out);
 }
 
 TD_RULE(ShapeBroadcast) {
