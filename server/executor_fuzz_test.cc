@@ -32,8 +32,18 @@ class Dice {
   }
   bool OneIn(uint32_t n) { return Below(n) == 0; }
   int64_t Int() {
-    static constexpr int64_t kOdd[] = {-3, -1000, 7, 100, int64_t{1} << 31, (int64_t{1} << 31) - 1, -(int64_t{1} << 31),
-                                       int64_t{1} << 40, int64_t{1} << 59, int64_t{1} << 62, INT64_MAX, INT64_MIN};
+    static constexpr int64_t kOdd[] = {-3,
+                                       -1000,
+                                       7,
+                                       100,
+                                       int64_t{1} << 31,
+                                       (int64_t{1} << 31) - 1,
+                                       -(int64_t{1} << 31),
+                                       int64_t{1} << 40,
+                                       int64_t{1} << 59,
+                                       int64_t{1} << 62,
+                                       INT64_MAX,
+                                       INT64_MIN};
     return OneIn(8) ? kOdd[Below(std::size(kOdd))] : static_cast<int64_t>(Below(6)) - 1;
   }
   std::vector<int64_t> Ints() {
@@ -106,7 +116,8 @@ class Fuzz {
     carried_out_ += status.ok();
     // A fused row's formula runs where a gradient is wanted; it may be of another dtype, which the engine puts right.
     if (status.ok() && !writes && !metas.dynamic && !schema_->fused) {
-      for (int i = 0; i < command.outputs_size(); ++i) CheckMeta(command, metas.outputs[i], client_.Meta(command.outputs(i)));
+      for (int i = 0; i < command.outputs_size(); ++i)
+        CheckMeta(command, metas.outputs[i], client_.Meta(command.outputs(i)));
     }
     Keep(command);
     if (dice_.OneIn(8)) Backward();
@@ -125,7 +136,8 @@ class Fuzz {
       int64_t n = 1;
       for (int64_t s : sizes) n *= s;
       std::vector<int64_t> ints(static_cast<size_t>(n));
-      for (int64_t& i : ints) i = dice_.OneIn(60) ? dice_.Int() : dice_.Below(static_cast<uint32_t>(std::max<int64_t>(below, 3)));
+      for (int64_t& i : ints)
+        i = dice_.OneIn(60) ? dice_.Int() : dice_.Below(static_cast<uint32_t>(std::max<int64_t>(below, 3)));
       handle = client_.WriteInts(ints, sizes);
     }
     if (dtype != DType::kFloat32 && dtype != DType::kInt64) {
@@ -137,9 +149,9 @@ class Fuzz {
   }
 
   void FillPool() {
-    const std::vector<std::vector<int64_t>> shapes = {{},     {1},       {3},          {4},          {2, 3}, {3, 2}, {0, 3},
-                                                      {4, 4}, {1, 4},    {2, 3, 4},    {2, 4, 5, 5}, {4, 4, 3, 3},
-                                                      {300},  {3, 2, 0}, {1, 2, 3, 4, 5}};
+    const std::vector<std::vector<int64_t>> shapes = {{},           {1},          {3},    {4},       {2, 3},
+                                                      {3, 2},       {0, 3},       {4, 4}, {1, 4},    {2, 3, 4},
+                                                      {2, 4, 5, 5}, {4, 4, 3, 3}, {300},  {3, 2, 0}, {1, 2, 3, 4, 5}};
     for (const auto& shape : shapes) {
       const Handle x = Make(shape, DType::kFloat32, 0);
       pool_.push_back(Make(shape, DType::kInt64, 3));
@@ -154,12 +166,14 @@ class Fuzz {
       wide.insert(wide.begin(), 3);
       pool_.push_back(client_.Op("expand", {x}, {Value::Ints(wide)}));
       if (shape.size() >= 2) pool_.push_back(client_.Op("transpose", {x}, {Value::Int(0), Value::Int(-1)}));
-      if (!shape.empty()) pool_.push_back(client_.Op("slice", {x}, {Value::Int(0), Value::Int(1), Value(), Value::Int(1)}));
+      if (!shape.empty())
+        pool_.push_back(client_.Op("slice", {x}, {Value::Int(0), Value::Int(1), Value(), Value::Int(1)}));
     }
     // Views whose elements lie on each other.
     const Handle base = Make({20}, DType::kFloat32, 0);
     for (const auto& strides : {std::vector<int64_t>{1, 1}, {2, 1}, {1, 2}, {0, 3}}) {
-      pool_.push_back(client_.Op("_as_strided", {base}, {Value::Ints(std::vector<int64_t>{3, 4}), Value::Ints(strides), Value::Int(1)}));
+      pool_.push_back(client_.Op("_as_strided", {base},
+                                 {Value::Ints(std::vector<int64_t>{3, 4}), Value::Ints(strides), Value::Int(1)}));
     }
     kept_ = pool_.size();
   }
@@ -173,7 +187,8 @@ class Fuzz {
     if (!sizes.empty() && dice_.OneIn(16)) sizes[dice_.Below(static_cast<uint32_t>(sizes.size()))] = dice_.Below(4);
     if (dice_.OneIn(24)) sizes.insert(sizes.begin(), 1 + dice_.Below(2));
     const uint32_t kind = arg.transposed ? 1 : dice_.Below(6);
-    const std::string key = absl::StrCat(absl::StrJoin(sizes, ","), "/", static_cast<int>(dtype), "/", arg.below, "/", kind);
+    const std::string key =
+        absl::StrCat(absl::StrJoin(sizes, ","), "/", static_cast<int>(dtype), "/", arg.below, "/", kind);
     Handle& handle = made_[key];
     if (handle != 0) return handle;
     if (kind == 1 && !arg.transposed) std::reverse(sizes.begin(), sizes.end());
@@ -201,11 +216,13 @@ class Fuzz {
   void Arguments(v1::Command* command) {
     static const auto* const all = [] {
       auto* out = new std::vector<std::vector<SampleCall>>;
-      for (int i = 0; i < OpTable::Get().size(); ++i) out->push_back(telensor::testing::ReadSamples(OpTable::Get().at(i)));
+      for (int i = 0; i < OpTable::Get().size(); ++i)
+        out->push_back(telensor::testing::ReadSamples(OpTable::Get().at(i)));
       return out;
     }();
     const std::vector<SampleCall>& samples = (*all)[schema_->id];
-    const SampleCall* const sample = !samples.empty() && !dice_.OneIn(4) ? &samples[dice_.Below(samples.size())] : nullptr;
+    const SampleCall* const sample =
+        !samples.empty() && !dice_.OneIn(4) ? &samples[dice_.Below(samples.size())] : nullptr;
     // One shape for most operands of a call: then rules let it through.
     const Handle favourite = Any();
     values_.clear();
@@ -291,10 +308,11 @@ class Fuzz {
       absl::StrAppend(&text, std::string(DTypeName(m.dtype)), m.sizes.ToString(), " by ", m.strides.ToString(), ", ");
     }
     for (const Value& v : values_) {
-      absl::StrAppend(&text, v.kind() == Value::Kind::kInts ? absl::StrCat("[", absl::StrJoin(v.ints(), ", "), "]")
-                             : v.kind() == Value::Kind::kString ? v.text()
-                             : v.none()                         ? "None"
-                                                                : absl::StrCat(v.kind() == Value::Kind::kFloat ? v.f() : v.i()),
+      absl::StrAppend(&text,
+                      v.kind() == Value::Kind::kInts     ? absl::StrCat("[", absl::StrJoin(v.ints(), ", "), "]")
+                      : v.kind() == Value::Kind::kString ? v.text()
+                      : v.none()                         ? "None"
+                                 : absl::StrCat(v.kind() == Value::Kind::kFloat ? v.f() : v.i()),
                       ", ");
     }
     return absl::StrCat(text, ") flags ", command.flags());

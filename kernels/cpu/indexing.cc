@@ -512,9 +512,7 @@ int StartScatter(tt_call* call) {
   const tt_tensor& index = call->inputs[1];
   const tt_tensor& out = call->outputs[0];
   if (!IsIndex(index)) return FailIndexType(call);
-  if (call->num_inputs > 2 && call->inputs[2].dtype != out.dtype) {
-    return FailSourceType(call);
-  }
+  if (call->num_inputs > 2 && call->inputs[2].dtype != out.dtype) return FailSourceType(call);
   StartAs(out, call->inputs[0]);
   if (out.data != call->inputs[0].data) return TT_OK;
   const Elements elements(index, index, out, WrapDim(call->attrs[0].i, out.rank));

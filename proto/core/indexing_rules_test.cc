@@ -187,7 +187,9 @@ TEST(IndexingRules, Errors) {
       {"_embedding_backward",
        {F({4, 3}), I({4}), 5, int64_t{1} << 62},
        "RuntimeError: Padding_idx must be within num_embeddings"},
-      {"_embedding_backward", {I({4, 3}), I({4}), 5, 1}, "RuntimeError: \"embedding_backward_cpu\" not implemented for 'Long'"},
+      {"_embedding_backward",
+       {I({4, 3}), I({4}), 5, 1},
+       "RuntimeError: \"embedding_backward_cpu\" not implemented for 'Long'"},
       {"embedding",
        {F({3, 4}), F({3})},
        "RuntimeError: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "

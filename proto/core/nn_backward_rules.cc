@@ -24,10 +24,9 @@ absl::Status CheckPlanes(const RuleArgs& args, const Dims& sizes) {
 // (grad, weight, input_size, stride, padding, dilation, groups)
 TD_RULE(ShapeConv2dInputBackward) {
   TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(2).ints()));
-  const Convolution conv{args.name(),         sizes,
-                         args.Tensor(1)->sizes, nullptr,
-                         args.Attr(3).ints(), args.Attr(4).ints(),
-                         args.Attr(5).ints(), args.Int(6)};
+  const Convolution conv{
+      args.name(),         sizes,      args.Tensor(1)->sizes, nullptr, args.Attr(3).ints(), args.Attr(4).ints(),
+      args.Attr(5).ints(), args.Int(6)};
   TD_ASSIGN_OR_RETURN(const Dims want, ConvolvedSizes(conv, 2));
   TD_RETURN_IF_ERROR(CheckOperand(args, 0, "grad", want));
   SetContiguous(&out->outputs[output], sizes);
@@ -37,10 +36,8 @@ TD_RULE(ShapeConv2dInputBackward) {
 // (grad, input, weight_size, stride, padding, dilation, groups)
 TD_RULE(ShapeConv2dWeightBackward) {
   TD_ASSIGN_OR_RETURN(const Dims sizes, CheckedSizes(args.Attr(2).ints()));
-  const Convolution conv{args.name(),         args.Tensor(1)->sizes,
-                         sizes,               nullptr,
-                         args.Attr(3).ints(), args.Attr(4).ints(),
-                         args.Attr(5).ints(), args.Int(6)};
+  const Convolution conv{args.name(),         args.Tensor(1)->sizes, sizes,      nullptr, args.Attr(3).ints(),
+                         args.Attr(4).ints(), args.Attr(5).ints(),   args.Int(6)};
   TD_ASSIGN_OR_RETURN(const Dims want, ConvolvedSizes(conv, 2));
   TD_RETURN_IF_ERROR(CheckOperand(args, 0, "grad", want));
   SetContiguous(&out->outputs[output], sizes);

@@ -22,8 +22,8 @@ int64_t PooledSize(int64_t size, int64_t kernel, int64_t stride, int64_t padding
 }  // namespace
 
 Convolution Convolution::Of(const RuleArgs& args) {
-  return {args.name(), args.Tensor(0)->sizes, args.Tensor(1)->sizes, args.Tensor(2), args.Attr(3).ints(),
-          args.Attr(4).ints(), args.Attr(5).ints(), args.Int(6)};
+  return {args.name(),         args.Tensor(0)->sizes, args.Tensor(1)->sizes, args.Tensor(2),
+          args.Attr(3).ints(), args.Attr(4).ints(),   args.Attr(5).ints(),   args.Int(6)};
 }
 
 absl::StatusOr<Dims> ConvolvedSizes(const Convolution& conv, int spatial) {
@@ -54,13 +54,12 @@ absl::StatusOr<Dims> ConvolvedSizes(const Convolution& conv, int spatial) {
   if (groups > kMaxWindow || weight[1] > kMaxWindow) return InvalidArgument(conv.name, ": a size is too large");
   if (input[1] != weight[1] * groups) {
     return InvalidArgument("Given groups=", groups, ", weight of size ", weight.ToString(), ", expected input",
-                           input.ToString(), " to have ", weight[1] * groups, " channels, but got ",
-                           input[1], " channels instead");
+                           input.ToString(), " to have ", weight[1] * groups, " channels, but got ", input[1],
+                           " channels instead");
   }
   if (bias != nullptr && (bias->rank() != 1 || bias->sizes[0] != weight[0])) {
-    return InvalidArgument("Given weight of size ", weight.ToString(),
-                           ", expected bias to be 1-dimensional with ", weight[0],
-                           " elements, but got bias of size ", bias->sizes.ToString(), " instead");
+    return InvalidArgument("Given weight of size ", weight.ToString(), ", expected bias to be 1-dimensional with ",
+                           weight[0], " elements, but got bias of size ", bias->sizes.ToString(), " instead");
   }
   Dims sizes{input[0], weight[0]};
   bool fits = true;
@@ -89,7 +88,10 @@ absl::StatusOr<Dims> ConvolvedSizes(const Convolution& conv, int spatial) {
 
 Pooling Pooling::Of(const RuleArgs& args, int k) {
   const auto& kernel = args.Attr(k).ints();
-  Pooling out{kernel, args.Attr(k + 1).none() ? kernel : args.Attr(k + 1).ints(), args.Attr(k + 2).ints(), {1, 1},
+  Pooling out{kernel,
+              args.Attr(k + 1).none() ? kernel : args.Attr(k + 1).ints(),
+              args.Attr(k + 2).ints(),
+              {1, 1},
               args.Bool(k + 4)};
   if (!args.Attr(k + 3).is_number()) std::copy_n(args.Attr(k + 3).ints().begin(), 2, out.dilation);
   return out;
@@ -207,12 +209,12 @@ absl::Status CheckNllTargets(const Dims& input, const TensorMeta& target, const 
       return InvalidArgument("0D or 1D target tensor expected, multi-target not supported");
     }
     if (input.size() == 1) {
-      return InvalidArgument("size mismatch (got input: ", input.ToString(),
-                             ", target: ", target.sizes.ToString(), ")");
+      return InvalidArgument("size mismatch (got input: ", input.ToString(), ", target: ", target.sizes.ToString(),
+                             ")");
     }
     if (input.size() == 2 && target.rank() == 1) {
-      return InvalidArgument("Expected input batch_size (", input[0], ") to match target batch_size (",
-                             target.sizes[0], ").");
+      return InvalidArgument("Expected input batch_size (", input[0], ") to match target batch_size (", target.sizes[0],
+                             ").");
     }
     return InvalidArgument("Expected target size ", want.ToString(), ", got ", target.sizes.ToString());
   }

@@ -19,7 +19,7 @@ struct SampleArg {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> sizes;  // in memory: before `transposed`
   bool transposed = false;
-  int64_t below = 0;           // what an integer tensor's elements are below
+  int64_t below = 0;            // what an integer tensor's elements are below
   std::vector<SampleArg> list;  // of a list of tensors; one without dtype is None
   Value value;
 };
