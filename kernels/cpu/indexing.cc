@@ -430,7 +430,6 @@ class Elements {
     }
     if (index.numel > 0) inner_ = walk_.PopInner();
   }
-
   // visit(other's offset, its stride, target's offset, its stride, offsets along dim, n) for every block. Blocks that
   // are given to different threads differ in a dimension other than `dim`, unless the order of visits is free.
   template <typename Visit>
@@ -515,8 +514,8 @@ int StartScatter(tt_call* call) {
   if (call->num_inputs > 2 && call->inputs[2].dtype != out.dtype) return FailSourceType(call);
   StartAs(out, call->inputs[0]);
   if (out.data != call->inputs[0].data) return TT_OK;
-  const Elements elements(index, index, out, WrapDim(call->attrs[0].i, out.rank));
-  return elements.Each(call, true, [](int64_t, int64_t, int64_t, int64_t, const int64_t*, int64_t) {});
+  return Elements(index, index, out, WrapDim(call->attrs[0].i, out.rank))
+      .Each(call, true, [](int64_t, int64_t, int64_t, int64_t, const int64_t*, int64_t) {});
 }
 
 template <bool kNumber>
