@@ -300,7 +300,14 @@ absl::StatusOr<TensorList> Dispatcher::CallKernel(const OpSchema& schema, const 
     TD_ASSIGN_OR_RETURN(Tensor out, Empty(meta));
     outputs.push_back(std::move(out));
   }
-  if (schema.kernel != nullptr) TD_RETURN_IF_ERROR(Run(schema, args, metas, inputs, &outputs));
+  if (schema.kernel != nullptr) {
+    TD_RETURN_IF_ERROR(Run(schema, args, metas, inputs, &outputs));
+  } else if (outputs[0]->meta().dtype == DType::kBool) {
+    // Memory as it comes holds bytes that are no truth values, which kernels may not read.
+    static const OpSchema* const fill = OpTable::Get().Find("fill_");
+    const Operand operands[] = {{outputs[0].get(), {}}, {nullptr, Scalar(false)}};
+    TD_RETURN_IF_ERROR(Call(*fill, operands, {}, true).status());
+  }
   return outputs;
 }
 

@@ -372,6 +372,22 @@ TEST_F(MalformedTest, GradientCommands) {
   EXPECT_THAT(client_.Values(grads[0]), ElementsAre(5, 7, 9));
 }
 
+TEST_F(MalformedTest, GradientsThatDoNotFit) {
+  const auto ints = [](Ints v) { return Value::Ints(std::move(v)); };
+  const std::vector<Value> slice = {ints({5, 3}), Value::Int(0), Value::Int(1), Value::Int(4), Value::Int(2)};
+  EXPECT_THAT(client_.Values(client_.Op("_slice_backward", {x_}, slice)), ::testing::SizeIs(15));
+  client_.Release({client_.last_handle()});
+  for (const int64_t dim : {int64_t{2}, int64_t{1} << 31, kHuge, kMin}) {
+    std::vector<Value> bad = slice;
+    bad[1] = Value::Int(dim);
+    EXPECT_THAT(RefusedOp("_slice_backward", {x_}, bad), HasSubstr("Dimension out of range"));
+  }
+  EXPECT_THAT(RefusedOp("_slice_backward", {w_}, slice), HasSubstr("grad has size [3], expected [2, 3]"));
+  // A number counts as one index; there is nothing to add.
+  const Handle number = client_.WriteInts({0}, {}), none = client_.Write({}, {0});
+  EXPECT_THAT(RefusedOp("scatter_add", {w_, number, none}, {Value::Int(0)}), HasSubstr("to be smaller"));
+}
+
 TEST_F(MalformedTest, FusedSteps) {
   const Handle grad = client_.Write({1, 1, 1}, {3}), ints = client_.WriteInts({1, 2, 3}, {3});
   const auto attrs = [](int64_t groups, double momentum) {

@@ -180,6 +180,15 @@ TEST_F(ExecutorTest, ABoolIsZeroOrOneWhateverIsSent) {
   EXPECT_EQ(*client_.ReadBytes(x), std::string("\x00\x01\x01\x01", 4));
 }
 
+TEST_F(ExecutorTest, ABoolOfEmptyMemoryIsZeroOrOne) {
+  const std::vector<int64_t> ints(16, -1);
+  client_.Release({client_.WriteInts(ints, {16})});
+  const Handle empty = client_.Op("empty", {}, {Value::Ints(std::vector<int64_t>{128}), Value::Type(DType::kBool), Value()});
+  const absl::StatusOr<std::string> bytes = client_.ReadBytes(empty);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  for (const char byte : *bytes) EXPECT_LE(static_cast<unsigned char>(byte), 1);
+}
+
 TEST_F(ExecutorTest, AnswersWithSizesThatDependOnData) {
   const Handle x = client_.Write({0, 5, 0, 6}, {4});
   v1::Command command = client_.Command("nonzero", {x});
