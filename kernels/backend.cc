@@ -1,11 +1,44 @@
 #include "kernels/backend.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <fstream>
 #include <map>
-#include <set>
+#include <vector>
 
 namespace telensor::rt {
+namespace {
+
+// The loader maps a file that was cut short all the same, and the process ends when it touches what is not there. What
+// is no such file at all is left to the loader's own words.
+bool IsCutShort(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff end = file.tellg();
+  Elf64_Ehdr header;
+  file.seekg(0);
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
+      std::string_view(reinterpret_cast<const char*>(header.e_ident), SELFMAG) != std::string_view(ELFMAG, SELFMAG) ||
+      header.e_phentsize != sizeof(Elf64_Phdr)) {
+    return false;
+  }
+  const auto size = static_cast<uint64_t>(end);
+  const auto reaches_beyond = [size](uint64_t offset, uint64_t bytes) { return offset > size || bytes > size - offset; };
+  std::vector<Elf64_Phdr> segments(header.e_phnum);
+  const uint64_t bytes = segments.size() * sizeof(Elf64_Phdr);
+  if (reaches_beyond(header.e_phoff, bytes) ||
+      reaches_beyond(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize)) {
+    return true;
+  }
+  file.seekg(static_cast<std::streamoff>(header.e_phoff));
+  if (!file.read(reinterpret_cast<char*>(segments.data()), static_cast<std::streamsize>(bytes))) return true;
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type == PT_LOAD && reaches_beyond(segment.p_offset, segment.p_filesz)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 absl::Status StatusFromCode(int code, std::string_view message) {
   const absl::string_view text(message.data(), message.size());
@@ -54,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Backend::Open(const std::string& path) 
   if (path.empty() || path[0] != '/') {
     return absl::InvalidArgumentError(absl::StrCat("plug-in path '", path, "' is not absolute"));
   }
+  if (IsCutShort(path)) return absl::NotFoundError(absl::StrCat("cannot open the plug-in: ", path, " was cut short"));
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::NotFoundError(absl::StrCat("cannot open the plug-in: ", dlerror()));
   auto get = reinterpret_cast<tt_backend_get_fn>(dlsym(library, TT_BACKEND_SYMBOL));

@@ -4,7 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 namespace telensor::server {
 namespace {
@@ -64,6 +70,31 @@ TEST_F(DeviceSetTest, APluginMustBeThere) {
   ExpectAbsent("is not absolute");
   config_.cuda_plugin = "/proc/self/exe";
   ExpectAbsent("");
+}
+
+TEST_F(DeviceSetTest, APluginMustBeWhole) {
+  std::ifstream file(TELENSOR_TEST_PLUGIN, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_GT(whole.size(), 10000u);
+  // A file of its own for each: the loader keeps what it has opened.
+  const auto write = [&](const std::string& bytes) {
+    static int number = 0;
+    config_.cuda_plugin = ::testing::TempDir() + "cut_" + std::to_string(getpid()) + "_" + std::to_string(number++) + ".so";
+    std::ofstream(config_.cuda_plugin, std::ios::binary) << bytes;
+  };
+  for (const size_t size : {size_t{0}, size_t{10}, size_t{64}, size_t{200}, size_t{4096}, whole.size() / 4,
+                            whole.size() / 2, whole.size() - 1}) {
+    write(whole.substr(0, size));
+    ExpectAbsent("cannot open the plug-in");
+    std::remove(config_.cuda_plugin.c_str());
+  }
+  write(std::string(whole.size(), 'x'));
+  ExpectAbsent("cannot open the plug-in");
+  std::remove(config_.cuda_plugin.c_str());
+  setenv("TELENSOR_FAULT", "devices=1", 1);
+  write(whole);
+  EXPECT_EQ(Create()->devices().size(), 2u);
+  std::remove(config_.cuda_plugin.c_str());
 }
 
 TEST_F(DeviceSetTest, APluginMustFit) {

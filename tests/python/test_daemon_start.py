@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 from daemon import Daemon, accepts, environment, program, run, until
@@ -228,3 +229,40 @@ def test_the_default_socket(tmp_path):
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def test_a_plugin_that_is_no_use_is_named_and_the_cpu_serves(tmp_path):
+    """The log, the status and the doctor say why there is no GPU; programs run on the CPU."""
+    plugin = os.path.join(os.path.dirname(os.path.realpath(program())), "../kernels/fault/libtelensor_fault_plugin.so")
+    with open(plugin, "rb") as file:
+        whole = file.read()
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(whole[:len(whole) // 2])
+    for number, (path, look, why) in enumerate([
+        (tmp_path / "none.so", "", "cannot open the plug-in"),
+        (cut, "", "was cut short"),
+        (os.path.abspath(plugin), "abi=9", "the plug-in speaks ABI 9"),
+        (os.path.abspath(plugin), "devices=0", "told to have none"),
+    ]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Daemon(folder, "--cuda-plugin", path, env={"TELENSOR_FAULT": look}) as server:
+            said = [line for line in server.log().splitlines() if "cuda: no device: " in line]
+            assert len(said) == 1 and why in said[0], server.log()
+            for command in ("status", "doctor"):
+                done = subprocess.run([sys.executable, "-m", "telensor.cli", command, "--addr", server.address], cwd="/",
+                                      env=environment(), capture_output=True, text=True, timeout=60, check=False)
+                assert done.returncode == 0, done
+                assert "cuda: no device: " in done.stdout and why in done.stdout, done.stdout
+            assert run("print((torch.ones(3) + 1).sum().item(), torch.cuda.is_available())", server.address) == "6.0 False\n"
+
+
+def test_the_built_plugin_says_why_there_is_no_gpu(tmp_path):
+    """The server's own search finds the plug-in of its build."""
+    built = os.path.join(os.path.dirname(os.path.realpath(program())), "../kernels/cuda/libtelensor_cuda.so")
+    with Daemon(tmp_path) as server:
+        log = server.log()
+        if os.path.exists(built):
+            assert "cuda:0: " in log or ("cuda: no device: " in log and "is not installed" not in log), log
+        else:
+            assert "cuda: no device: the plug-in libtelensor_cuda.so is not installed" in log, log
