@@ -42,10 +42,13 @@ deploy/packages.sh "${groups[@]}"
 mkdir -p build
 
 step "Server and examples (build/release; minutes the first time)"
-if [[ ! -f build/release/build.ninja ]]; then
+# Also true where there is no build.ninja: the presets' settings go into builds of older ones.
+if [[ build/release/build.ninja -ot CMakePresets.json ]]; then
   quietly cmake --preset release -DPython3_EXECUTABLE="$python"
 fi
 cmake --build --preset release
+# The server looks for the plug-in in its own build folder.
+echo "CUDA plug-in: $(sed -n 's/^TELENSOR_CUDA_STATE:INTERNAL=//p' build/release/CMakeCache.txt)"
 
 step "Python package (.venv)"
 if [[ ! -x .venv/bin/python ]]; then "$python" -m venv .venv; fi
