@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "proto/core/half.h"
-
 #ifdef __CUDACC__
 #define TT_PHILOX_FN __host__ __device__ inline
 #else
@@ -59,13 +57,18 @@ TT_PHILOX_FN double PhiloxMantissa(uint32_t high, uint32_t low) {
 // [0, 1) with the resolution of the type.
 TT_PHILOX_FN float PhiloxUniform(const PhiloxBlock& b, float) { return static_cast<float>(b.v[0] >> 8) * 0x1p-24f; }
 TT_PHILOX_FN double PhiloxUniform(const PhiloxBlock& b, double) { return PhiloxMantissa(b.v[0], b.v[1]) * 0x1p-53; }
+// How many binary digits a type has; a backend adds its 16-bit floats, and one it forgets does not compile.
+template <typename T>
+struct PhiloxDigits;
+template <>
+struct PhiloxDigits<float> : std::integral_constant<int, 24> {};
 // The same in a type that T is computed in, and with no more digits than T has: rounded to T it stays below one.
 template <typename T>
 TT_PHILOX_FN auto PhiloxUniformFor(const PhiloxBlock& b) {
   if constexpr (std::is_same_v<T, double>) {
     return PhiloxUniform(b, double());
   } else {
-    constexpr int kDigits = std::is_same_v<T, Half> ? 11 : std::is_same_v<T, BFloat16> ? 8 : 24;
+    constexpr int kDigits = PhiloxDigits<T>::value;
     return static_cast<float>(b.v[0] >> (32 - kDigits)) * (1.0f / (1 << kDigits));
   }
 }

@@ -9,6 +9,11 @@
 #include "kernels/cpu/families.h"
 #include "kernels/philox.h"
 
+template <>
+struct telensor::PhiloxDigits<telensor::Half> : std::integral_constant<int, 11> {};
+template <>
+struct telensor::PhiloxDigits<telensor::BFloat16> : std::integral_constant<int, 8> {};
+
 namespace telensor::cpu::TT_CPU_VARIANT {
 namespace {
 

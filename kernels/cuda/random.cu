@@ -3,6 +3,11 @@
 #include "kernels/cuda/sort.h"
 #include "kernels/philox.h"
 
+template <>
+struct telensor::PhiloxDigits<__half> : std::integral_constant<int, 11> {};
+template <>
+struct telensor::PhiloxDigits<__nv_bfloat16> : std::integral_constant<int, 8> {};
+
 namespace telensor::cuda {
 namespace {
 
