@@ -11,6 +11,7 @@ struct Vector {
   int dtype;
 
   explicit Vector(const tt_tensor& t) : data(t.data), stride(t.rank > 0 ? t.strides[0] : 0), dtype(t.dtype) {}
+  Vector(const void* dense, int type) : data(dense), stride(1), dtype(type) {}
   __device__ double At(int64_t i, double otherwise) const {
     i *= stride;
     switch (dtype) {
@@ -93,8 +94,27 @@ struct Normalise {
   }
 };
 
+struct NoStatistics {
+  Vector save_mean, save_invstd;
+  __device__ void operator()(int64_t c) const {
+    save_mean.Put(c, NAN);
+    save_invstd.Put(c, NAN);
+  }
+};
+
+bool HasChannels(const tt_tensor& t, int64_t channels) {
+  return t.dtype == 0 || (t.rank == 1 && t.sizes[0] == channels);
+}
+
 int BatchNorm(tt_call* call) {
   const tt_tensor& input = call->inputs[0];
+  const bool training = call->attrs[0].i != 0;
+  bool good = input.rank >= 2;
+  for (int i = 1; good && i < 5; ++i) good = HasChannels(call->inputs[i], input.sizes[1]);
+  if (!good) return Fail(call, TT_INVALID_ARGUMENT, "batch_norm: the sizes do not fit");
+  if (!training && (call->inputs[1].dtype == 0 || call->inputs[2].dtype == 0)) {
+    return Fail(call, TT_INVALID_ARGUMENT, "running statistics must be defined in evaluation mode");
+  }
   const Vector running_mean(call->inputs[1]), running_var(call->inputs[2]), weight(call->inputs[3]),
       bias(call->inputs[4]);
   const Vector save_mean(call->outputs[1]), save_invstd(call->outputs[2]);
@@ -102,13 +122,15 @@ int BatchNorm(tt_call* call) {
   const Channels l(input);
   if (l.channels == 0) return TT_OK;
   if (l.channels > INT32_MAX) return Fail(call, TT_UNIMPLEMENTED, "batch_norm of more than 2^31 channels");
+  // No batch to take statistics of: the running ones stay.
+  if (training && l.count() == 0) return ForEach(call, l.channels, NoStatistics{save_mean, save_invstd});
   int code = TT_OK;
   const void* dense = Dense(call, input, &code);
   if (code != TT_OK) return code;
   return DispatchFloating(call, input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* x = static_cast<const T*>(dense);
-    if (call->attrs[0].i != 0) {
+    if (training) {
       ChannelStatistics<T><<<static_cast<unsigned>(l.channels), RowThreads(l.count()), 0, StreamOf(call)->stream>>>(
           l, x, running_mean, running_var, save_mean, save_invstd, momentum, eps);
       code = Launched(call);
@@ -166,10 +188,11 @@ struct ChannelInputGradient {
 int BatchNormBackward(tt_call* call) {
   const tt_tensor &grad = call->inputs[0], &input = call->inputs[1], &weight = call->inputs[2];
   const tt_tensor &save_mean = call->inputs[3], &save_invstd = call->inputs[4];
-  if (input.rank < 2 || !SameSizes(grad, input) || save_mean.rank != 1 || save_invstd.rank != 1 ||
-      save_mean.numel != input.sizes[1] || save_invstd.numel != input.sizes[1] ||
-      (weight.dtype != 0 && (weight.rank != 1 || weight.numel != input.sizes[1]))) {
-    return Fail(call, TT_INVALID_ARGUMENT, "batch_norm backward: the sizes do not belong together");
+  bool good = input.rank >= 2 && SameSizes(grad, input) && grad.dtype == input.dtype;
+  good = good && save_mean.dtype != 0 && save_invstd.dtype != 0;
+  for (int i = 2; good && i < 5; ++i) good = HasChannels(call->inputs[i], input.sizes[1]);
+  if (!good) {
+    return Fail(call, TT_INVALID_ARGUMENT, "batch_norm backward: sizes or dtypes do not fit");
   }
   const Channels l(input);
   if (l.channels == 0) return TT_OK;
@@ -191,10 +214,20 @@ int BatchNormBackward(tt_call* call) {
   });
 }
 
+// A dense weight or bias of any floating dtype, mostly the input's; an absent one is a constant.
+template <typename T>
+struct Parameter {
+  Vector vector;
+  bool same;
+  __device__ ComputeType<T> At(int64_t i, double otherwise) const {
+    return same ? Widen(static_cast<const T*>(vector.data)[i]) : static_cast<ComputeType<T>>(vector.At(i, otherwise));
+  }
+};
+
 // One block a row. Rows beyond the grid's limit follow in a loop.
 template <typename T, typename S>
-__global__ void LayerNormRows(int64_t rows, int64_t n, const T* x, const T* weight, const T* bias, T* y, S* means,
-                              S* rstds, double eps) {
+__global__ void LayerNormRows(int64_t rows, int64_t n, const T* x, Parameter<T> weight, Parameter<T> bias, T* y,
+                              S* means, S* rstds, double eps) {
   __shared__ double shared[33];
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const T* row = x + r * n;
@@ -211,20 +244,18 @@ __global__ void LayerNormRows(int64_t rows, int64_t n, const T* x, const T* weig
       rstds[r] = static_cast<S>(rstd);
     }
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      S v = (Widen(row[i]) - static_cast<S>(mean)) * static_cast<S>(rstd);
-      if (weight != nullptr) v *= Widen(weight[i]);
-      if (bias != nullptr) v += Widen(bias[i]);
-      y[r * n + i] = static_cast<T>(v);
+      const S v = (Widen(row[i]) - static_cast<S>(mean)) * static_cast<S>(rstd);
+      y[r * n + i] = static_cast<T>(v * weight.At(i, 1) + bias.At(i, -0.0));
     }
   }
 }
 
 unsigned RowBlocks(int64_t rows) { return static_cast<unsigned>(rows < INT32_MAX ? rows : INT32_MAX); }
 
-// The dense data of an optional weight; NULL where there is none.
 template <typename T>
-const T* DenseWeight(tt_call* call, const tt_tensor& t, int* code) {
-  return t.dtype == 0 || *code != TT_OK ? nullptr : static_cast<const T*>(Dense(call, t, code));
+Parameter<T> ParameterOf(tt_call* call, const tt_tensor& t, int input_dtype, int* code) {
+  const void* data = t.dtype == 0 || *code != TT_OK ? nullptr : Dense(call, t, code);
+  return {Vector(data, t.dtype), t.dtype == input_dtype};
 }
 
 int LayerNorm(tt_call* call) {
@@ -232,8 +263,8 @@ int LayerNorm(tt_call* call) {
   int64_t n = 1;
   for (int32_t i = 0; i < call->attrs[0].count; ++i) n *= call->attrs[0].ints[i];
   const int64_t rows = call->outputs[1].numel;
-  if ((weight.dtype != 0 && weight.dtype != input.dtype) || (bias.dtype != 0 && bias.dtype != input.dtype)) {
-    return Fail(call, TT_INVALID_ARGUMENT, "expected scalar type of weight and bias to be the input's");
+  for (const tt_tensor* t : {&weight, &bias}) {
+    if (t->dtype != 0 && t->numel != n) return Fail(call, TT_INVALID_ARGUMENT, "layer_norm: the sizes do not fit");
   }
   if (rows == 0 || n == 0) return TT_OK;
   int code = TT_OK;
@@ -242,8 +273,8 @@ int LayerNorm(tt_call* call) {
   return DispatchFloating(call, input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = ComputeType<T>;
-    const T* w = DenseWeight<T>(call, weight, &code);
-    const T* b = DenseWeight<T>(call, bias, &code);
+    const Parameter<T> w = ParameterOf<T>(call, weight, input.dtype, &code);
+    const Parameter<T> b = ParameterOf<T>(call, bias, input.dtype, &code);
     if (code != TT_OK) return code;
     LayerNormRows<T, S><<<RowBlocks(rows), RowThreads(n), 0, StreamOf(call)->stream>>>(
         rows, n, static_cast<const T*>(x), w, b, static_cast<T*>(call->outputs[0].data),
@@ -253,15 +284,15 @@ int LayerNorm(tt_call* call) {
 }
 
 template <typename T, typename S>
-__global__ void LayerNormInputGradient(int64_t rows, int64_t n, const T* g, const T* x, const T* weight, const S* mean,
-                                       const S* rstd, T* dx) {
+__global__ void LayerNormInputGradient(int64_t rows, int64_t n, const T* g, const T* x, Parameter<T> weight, Vector mean,
+                                       Vector rstd, T* dx) {
   __shared__ double shared[33];
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-    const S m = mean[r], s = rstd[r];
+    const S m = static_cast<S>(mean.At(r, 0)), s = static_cast<S>(rstd.At(r, 1));
     double sum = 0, dot = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
       const S xh = (Widen(x[r * n + i]) - m) * s;
-      const S gw = weight != nullptr ? Widen(g[r * n + i]) * Widen(weight[i]) : Widen(g[r * n + i]);
+      const S gw = Widen(g[r * n + i]) * weight.At(i, 1);
       sum += static_cast<double>(gw);
       dot += static_cast<double>(gw) * static_cast<double>(xh);
     }
@@ -269,7 +300,7 @@ __global__ void LayerNormInputGradient(int64_t rows, int64_t n, const T* g, cons
     dot = BlockSum(dot, shared) / static_cast<double>(n);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
       const S xh = (Widen(x[r * n + i]) - m) * s;
-      const S gw = weight != nullptr ? Widen(g[r * n + i]) * Widen(weight[i]) : Widen(g[r * n + i]);
+      const S gw = Widen(g[r * n + i]) * weight.At(i, 1);
       dx[r * n + i] = static_cast<T>(s * (gw - static_cast<S>(sum) - xh * static_cast<S>(dot)));
     }
   }
@@ -277,14 +308,15 @@ __global__ void LayerNormInputGradient(int64_t rows, int64_t n, const T* g, cons
 
 // 32 columns a block, 8 threads deep; each column's rows are summed in one order.
 template <typename T, typename S>
-__global__ void LayerNormWeightGradient(int64_t rows, int64_t n, const T* g, const T* x, const S* mean, const S* rstd,
+__global__ void LayerNormWeightGradient(int64_t rows, int64_t n, const T* g, const T* x, Vector mean, Vector rstd,
                                         S* dw, S* db) {
   __shared__ double part_w[8][33], part_b[8][33];
   const int64_t column = int64_t{blockIdx.x} * 32 + threadIdx.x;
   double w = 0, b = 0;
   for (int64_t r = threadIdx.y; column < n && r < rows; r += 8) {
     const double gi = static_cast<double>(Widen(g[r * n + column]));
-    w += gi * static_cast<double>((Widen(x[r * n + column]) - mean[r]) * rstd[r]);
+    const S m = static_cast<S>(mean.At(r, 0)), s = static_cast<S>(rstd.At(r, 1));
+    w += gi * static_cast<double>((Widen(x[r * n + column]) - m) * s);
     b += gi;
   }
   part_w[threadIdx.y][threadIdx.x] = w;
@@ -303,32 +335,30 @@ int LayerNormBackward(tt_call* call) {
   const tt_tensor &grad = call->inputs[0], &input = call->inputs[1], &weight = call->inputs[2];
   const tt_tensor &mean = call->inputs[3], &rstd = call->inputs[4];
   const int64_t n = call->outputs[1].numel, rows = n > 0 ? input.numel / n : 0;
-  if (grad.numel != input.numel || mean.numel != rows || rstd.numel != rows || rows * n != input.numel ||
-      (weight.dtype != 0 && (weight.numel != n || weight.dtype != input.dtype))) {
-    return Fail(call, TT_INVALID_ARGUMENT, "layer_norm backward: the sizes do not belong together");
+  if (grad.numel != input.numel || grad.dtype != input.dtype || mean.numel != rows || rstd.numel != rows || rows * n != input.numel ||
+      (weight.dtype != 0 && weight.numel != n)) {
+    return Fail(call, TT_INVALID_ARGUMENT, "layer_norm backward: sizes or dtypes do not fit");
   }
   if (n == 0) return TT_OK;
   int code = TT_OK;
   const void* x = Dense(call, input, &code);
   const void* g = code == TT_OK ? Dense(call, grad, &code) : nullptr;
-  const void* m = code == TT_OK ? Dense(call, mean, &code) : nullptr;
-  const void* s = code == TT_OK ? Dense(call, rstd, &code) : nullptr;
+  const Vector m(code == TT_OK ? Dense(call, mean, &code) : nullptr, mean.dtype);
+  const Vector s(code == TT_OK ? Dense(call, rstd, &code) : nullptr, rstd.dtype);
   if (code != TT_OK) return code;
   return DispatchFloating(call, input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = ComputeType<T>;
-    const T* w = DenseWeight<T>(call, weight, &code);
+    const Parameter<T> w = ParameterOf<T>(call, weight, input.dtype, &code);
     if (code != TT_OK) return code;
     const cudaStream_t stream = StreamOf(call)->stream;
     if (rows > 0) {
       LayerNormInputGradient<T, S><<<RowBlocks(rows), RowThreads(n), 0, stream>>>(
-          rows, n, static_cast<const T*>(g), static_cast<const T*>(x), w, static_cast<const S*>(m),
-          static_cast<const S*>(s), static_cast<T*>(call->outputs[0].data));
+          rows, n, static_cast<const T*>(g), static_cast<const T*>(x), w, m, s, static_cast<T*>(call->outputs[0].data));
       if (code = Launched(call); code != TT_OK) return code;
     }
     LayerNormWeightGradient<T, S><<<Blocks(n, 32), dim3(32, 8), 0, stream>>>(
-        rows, n, static_cast<const T*>(g), static_cast<const T*>(x), static_cast<const S*>(m), static_cast<const S*>(s),
-        static_cast<S*>(call->outputs[1].data), static_cast<S*>(call->outputs[2].data));
+        rows, n, static_cast<const T*>(g), static_cast<const T*>(x), m, s, static_cast<S*>(call->outputs[1].data), static_cast<S*>(call->outputs[2].data));
     return Launched(call);
   });
 }
