@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/reduction.h"
+#include "kernels/sort_key.h"
 
 namespace telensor::cpu::TT_CPU_VARIANT {
 namespace {
@@ -91,43 +92,9 @@ struct Entry {
   int64_t index;
 };
 
-// How the bits of a dtype become keys.
-struct KeyRule {
-  int64_t size;
-  bool is_signed;
-  bool floating;
-  uint64_t infinity;  // the bits of it
-};
-
-KeyRule RuleOf(int dtype) {
-  switch (dtype) {
-    case TT_FLOAT16: return {2, true, true, 0x7c00};
-    case TT_BFLOAT16: return {2, true, true, 0x7f80};
-    case TT_FLOAT32: return {4, true, true, 0x7f800000};
-    case TT_FLOAT64: return {8, true, true, 0x7ff0000000000000};
-    default: return {ElementSize(dtype), dtype >= TT_INT8, false, 0};
-  }
-}
-
 template <typename U>
 void MakeEntriesOf(const KeyRule& rule, bool descending, const U* x, int64_t stride, int64_t n, Entry* entries) {
-  const U top = static_cast<U>(U(1) << (8 * sizeof(U) - 1));
-  const U all = static_cast<U>(~U(0));
-  const U flip = descending ? all : U(0);
-  for (int64_t i = 0; i < n; ++i) {
-    U bits = x[i * stride];
-    if (rule.floating) {
-      const U magnitude = static_cast<U>(bits & ~top);
-      if (magnitude > rule.infinity) {
-        bits = all;
-      } else {
-        bits = magnitude == 0 || magnitude == bits ? static_cast<U>(magnitude | top) : static_cast<U>(~bits);
-      }
-    } else if (rule.is_signed) {
-      bits = static_cast<U>(bits ^ top);
-    }
-    entries[i] = {static_cast<U>(bits ^ flip), i};
-  }
+  for (int64_t i = 0; i < n; ++i) entries[i] = {SortKey<U>(rule, descending, x[i * stride]), i};
 }
 
 void MakeEntries(const KeyRule& rule, bool descending, const char* x, int64_t stride, int64_t n, Entry* entries) {
@@ -212,7 +179,7 @@ int SortLines(tt_call* call, int dim, bool descending, const Order& order) {
     space = n < INT64_MAX / (2 * threads) ? Workspace<Entry>(call, threads * 2 * n) : nullptr;
     if (space == nullptr) return FailMemory(call);
   }
-  const KeyRule rule = RuleOf(in.dtype);
+  const KeyRule rule = KeyRuleOf(in.dtype);
   std::atomic<int64_t> next{0};
   ParallelFor(lines, grain, [&](int64_t begin, int64_t end) {
     Entry small[2 * kSmall];

@@ -44,6 +44,8 @@ Table::Table() {
   AppendPoolingKernels(&kernels);
   AppendNormKernels(&kernels);
   AppendSoftmaxKernels(&kernels);
+  AppendScanKernels(&kernels);
+  AppendOrderKernels(&kernels);
   AppendIndexingKernels(&kernels);
   AppendScatterKernels(&kernels);
   AppendShapeKernels(&kernels);

@@ -1,4 +1,4 @@
-// Sums over a block of threads, in a fixed order.
+// Sums over a block of threads, whole and running, in a fixed order.
 #pragma once
 
 #include "kernels/cuda/kernel.cuh"
@@ -35,6 +35,27 @@ struct Most {
 template <typename A>
 __device__ A BlockSum(A v, A* shared) {
   return BlockJoin(v, shared, A(0), Plus<A>());
+}
+
+// The sum of `v` over the threads before this one; of all of them in `all`. `shared` holds a value for each warp.
+template <typename A>
+__device__ A BlockPrefix(A v, A* shared, A* all) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (int k = 1; k < 32; k *= 2) {
+    const A before = __shfl_up_sync(~0u, v, k);
+    if (lane >= k) v = before + v;
+  }
+  const A before = __shfl_up_sync(~0u, v, 1);
+  __syncthreads();  // whoever still reads the sums of the call before
+  if (lane == 31) shared[warp] = v;
+  __syncthreads();
+  A sum = A(0), total = A(0);
+  for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) {
+    if (w == warp) sum = total;
+    total += shared[w];
+  }
+  *all = total;
+  return lane == 0 ? sum : sum + before;
 }
 
 // How many threads a row of n elements should get.

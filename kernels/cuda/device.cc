@@ -74,6 +74,9 @@ int TakeReport(Report* report) {
     case Report::kZeroDivision: return Fail(nullptr, TT_INVALID_ARGUMENT, "ZeroDivisionError");
     case Report::kProbability:
       return Fail(nullptr, TT_INVALID_ARGUMENT, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+    case Report::kCount:
+      return Fail(nullptr, TT_INVALID_ARGUMENT, "%s elements are not zero than were counted",
+                  value > size ? "more" : "fewer");
     default: return Fail(nullptr, TT_INTERNAL, "a kernel reported an unknown error %d", kind);
   }
 }

@@ -17,7 +17,7 @@ using KernelList = std::vector<tt_kernel>;
 // What a kernel found wrong with values that only the device sees. It lies in host memory that kernels can write;
 // the next synchronisation of the stream reads it. Racing writers may mix their numbers, never the code.
 struct Report {
-  enum Kind : int32_t { kNone, kIndex, kZeroDivision, kTarget, kProbability, kClass };
+  enum Kind : int32_t { kNone, kIndex, kZeroDivision, kTarget, kProbability, kClass, kCount };
   volatile int32_t kind;
   int32_t dim;
   int64_t value;
@@ -110,6 +110,8 @@ void AppendConvolutionKernels(KernelList* list);
 void AppendPoolingKernels(KernelList* list);
 void AppendNormKernels(KernelList* list);
 void AppendSoftmaxKernels(KernelList* list);
+void AppendScanKernels(KernelList* list);
+void AppendOrderKernels(KernelList* list);
 void AppendIndexingKernels(KernelList* list);
 void AppendScatterKernels(KernelList* list);
 void AppendShapeKernels(KernelList* list);

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/convolution_shape.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/scan_plan.h"
 
 namespace telensor::cuda {
 namespace {
@@ -176,6 +177,29 @@ TEST(Convolution, ChecksSizes) {
   EXPECT_FALSE(ReadConvolution(in, weight, out, attrs, &s));
   attrs[0].i = 1;
   EXPECT_FALSE(ReadConvolution(in, weight, out, attrs, &s));
+}
+
+TEST(ScanPlan, CoversEveryLineOnce) {
+  for (const int64_t lines : {int64_t{1}, int64_t{2}, int64_t{31}, int64_t{32}, int64_t{1000}, int64_t{1} << 33}) {
+    for (const int64_t length : {int64_t{1}, int64_t{32}, int64_t{33}, int64_t{4095}, int64_t{8192}, int64_t{1000003},
+                                 int64_t{1} << 34}) {
+      for (const bool neighbours : {false, true}) {
+        const ScanPlan p = PlanScan(lines, length, neighbours, 132);
+        EXPECT_GE(p.parts, 1);
+        EXPECT_LE(p.parts, 1024);
+        EXPECT_GE(p.parts * p.each, length);
+        EXPECT_LT((p.parts - 1) * p.each, length);
+        EXPECT_EQ(p.columns, length <= 32 || (neighbours && lines >= 32));
+        // A block of its own for each part of a first pass must fit in a grid.
+        if (p.parts > 1) {
+          EXPECT_LT(lines * p.parts, INT32_MAX);
+        }
+      }
+    }
+  }
+  EXPECT_GT(PlanScan(1, 1 << 20, false, 132).parts, 100);
+  EXPECT_EQ(PlanScan(1, 4000, false, 132).parts, 1);
+  EXPECT_EQ(PlanScan(100000, 4000, false, 132).parts, 1);
 }
 
 TEST(AlgorithmCache, ForgetsBeforeItGrowsTooLarge) {

@@ -62,6 +62,17 @@ T __shfl_down_sync(unsigned, T v, unsigned delta) {
   cudasim::WaitForWarp();
   return v;
 }
+template <typename T>
+T __shfl_up_sync(unsigned, T v, unsigned delta) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t* slots = cudasim::WarpSlots();
+  const unsigned lane = cudasim::Lane();
+  std::memcpy(&slots[lane], &v, sizeof(T));
+  cudasim::WaitForWarp();
+  if (lane >= delta) std::memcpy(&v, &slots[lane - delta], sizeof(T));
+  cudasim::WaitForWarp();
+  return v;
+}
 inline unsigned __match_any_sync(unsigned, long long v) {
   uint64_t* slots = cudasim::WarpSlots();
   slots[cudasim::Lane()] = static_cast<uint64_t>(v);

@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-WAITS = re.compile(r"__sync|__shfl|__match|BlockSum|BlockJoin|Team::")
+WAITS = re.compile(r"__sync|__shfl|__match|BlockSum|BlockJoin|BlockPrefix|Team::")
 
 
 def closing(text, at, pair):
