@@ -31,6 +31,22 @@ DType TypeNamed(const std::string& word, DType under_test) {
   return DType::kNone;
 }
 
+// Another dtype of the same kind; narrower where there is one, so that reading it as `t` reads beyond its end.
+DType Another(DType t) {
+  switch (t) {
+    case DType::kBool: return DType::kInt64;
+    case DType::kUInt8: return DType::kInt16;
+    case DType::kInt8: return DType::kUInt8;
+    case DType::kInt16: return DType::kInt8;
+    case DType::kInt32: return DType::kInt16;
+    case DType::kInt64: return DType::kInt32;
+    case DType::kFloat16: return DType::kBFloat16;
+    case DType::kBFloat16: return DType::kFloat32;
+    case DType::kFloat32: return DType::kFloat16;
+    default: return DType::kFloat32;
+  }
+}
+
 constexpr int64_t kMostElements = 1000000;
 
 bool Floating(DType t) { return t >= DType::kFloat16; }
@@ -46,6 +62,7 @@ std::string Describe(const Variation& v) {
   if (v.sizes == Sizes::kEmpty) s += " empty";
   if (v.special) s += " special";
   if (v.in_place) s += " in-place";
+  if (v.mixed) s += " mixed";
   return s;
 }
 
@@ -95,6 +112,7 @@ HostTensor* Case::NewTensor(const TensorSpec& spec) {
   auto t = std::make_unique<HostTensor>();
   TensorMeta& m = t->meta;
   m.dtype = TypeNamed(spec.type, dtype_);
+  if (variation_.mixed && !tensors_.empty() && spec.type == "T") m.dtype = Another(dtype_);
   if (m.dtype == DType::kNone) {
     tensors_.push_back(std::move(t));
     return tensors_.back().get();

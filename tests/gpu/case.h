@@ -19,6 +19,7 @@ struct Variation {
   Sizes sizes = Sizes::kAsWritten;
   bool special = false;  // infinities, NaN, the ends of integers
   bool in_place = false;
+  bool mixed = false;  // every tensor but the first has another dtype than the one under test
 };
 std::string Describe(const Variation& v);
 
