@@ -25,9 +25,12 @@ for argument in "$@"; do
   esac
 done
 
+# Two clones of the tree share what was compiled.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
 build() {
-  local build=${GPU_BUILD:-$root/build/gpu} stage
-  cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTELENSOR_CUDA=ON -DTELENSOR_BUILD_EXAMPLES=OFF
+  local build=${GPU_BUILD:-$root/build/cuda} stage
+  (cd "$root" && cmake --preset cuda -B "$build")
   cmake --build "$build" -j "${JOBS:-1}" --target telensor_cuda gpu_conformance gpu_timing
   stage=$(mktemp -d)
   mkdir -p "$(dirname "$bundle")"
@@ -59,8 +62,13 @@ run() {
   fi
   # The timing program opens the plug-in and says why there is no device.
   echo "==> timing"
-  if ! "$stage"/gpu_timing "$stage"/libtelensor_cuda.so; then
+  timeout 300 "$stage"/gpu_timing "$stage"/libtelensor_cuda.so || code=$?
+  if ((code == 3)); then
     exit 3
+  fi
+  if ((code != 0)); then
+    echo "gpu.sh: the timing program failed with exit status $code" >&2
+    code=1
   fi
   echo "==> conformance"
   timeout 300 "$stage"/gpu_conformance --plugin "$stage"/libtelensor_cuda.so -v || code=1
