@@ -73,18 +73,10 @@ OpBatcher::Appender::Appender(OpBatcher* batcher, bool flushes)
   ++batcher->count_;
 }
 
-size_t OpBatcher::Weight(const v1::Command& command) {
-  size_t bytes = 32 + command.data().size() + 8 * static_cast<size_t>(command.inputs_size() + command.outputs_size());
-  for (const v1::Attribute& a : command.attributes()) {
-    bytes += 8 + 10 * static_cast<size_t>(a.ints_size()) + a.text().size();
-  }
-  return bytes;
-}
-
 OpBatcher::Appender::~Appender() {
   OpBatcher& b = *batcher_;
-  b.bytes_ += Weight(*command_);
-  if (__builtin_expect(b.count_ >= kMaxUnsentCommands || b.bytes_ >= kMaxUnsentBytes, 0)) b.full_ = true;
+  b.bytes_ += kCommandBytes;
+  if (__builtin_expect(b.bytes_ >= kMaxUnsentBytes, 0)) b.full_ = true;
   // The writer sleeps while there is nothing to do for it: nobody pays for waking it twice.
   const bool wake = !flushes_ && b.writer_idle_ && (b.sent_seq_ == b.acked_seq_ || b.count_ >= kFullCommands);
   if (wake) b.writer_idle_ = false;
@@ -122,7 +114,7 @@ void OpBatcher::PutOffReleases() {
   releases_.erase(releases_.begin(), releases_.begin() + static_cast<std::ptrdiff_t>(n));
   ++next_seq_;
   count_ = 1;
-  bytes_ = 32 + 8 * n;
+  bytes_ = kCommandBytes + 8 * n;
   // More of them: behind this command nothing is released before they are.
   if (!releases_.empty()) bytes_ = std::max(bytes_, kMaxUnsentBytes);
   full_ = bytes_ >= kMaxUnsentBytes;

@@ -60,6 +60,8 @@ class OpBatcher {
     Appender(const Appender&) = delete;
     v1::Command* command() { return command_; }
     uint64_t seq() const { return seq_; }
+    // A command with long lists or data takes about so much more than others do.
+    void AddBytes(size_t bytes) { batcher_->bytes_ += bytes; }
     // Names a new tensor.
     uint64_t NewHandle() { return batcher_->next_handle_++; }
 
@@ -93,14 +95,12 @@ class OpBatcher {
  private:
   static constexpr int kFullCommands = 512;
   static constexpr size_t kMaxErrors = 64;
-  static constexpr int kMaxUnsentCommands = 16384;  // past this or that the caller waits
-  static constexpr size_t kMaxUnsentBytes = 1 << 20;
+  static constexpr size_t kCommandBytes = 64;         // about what a short command takes on the wire
+  static constexpr size_t kMaxUnsentBytes = 1 << 20;  // 16,384 of them; past it the caller waits
   static constexpr size_t kMaxReleases = 100000;  // of one command
   // What a stream takes whatever the server does: HTTP/2 lets 64 KiB be under way.
   static constexpr size_t kNeverBlocks = 24 << 10;
 
-  // About what a command takes on the wire, not less where it is long.
-  static size_t Weight(const v1::Command& command);
   void Send();
   // Starts the next batch by the releases that the last one had no room for.
   void PutOffReleases();

@@ -117,7 +117,10 @@ class OpBatcherTest : public ::testing::Test {
     OpBatcher::Appender append(batcher_.get());
     append.command()->set_kind(kind);
     if (input != 0) append.command()->add_inputs(input);
-    if (bytes > 0) append.command()->set_data(std::string(bytes, 'x'));
+    if (bytes > 0) {
+      append.command()->set_data(std::string(bytes, 'x'));
+      append.AddBytes(bytes);
+    }
     return append.seq();
   }
   FakeServer server_;
@@ -329,7 +332,7 @@ TEST_F(OpBatcherTest, LongOperandListsAreBounded) {
       OpBatcher::Appender append(batcher_.get());
       append.command()->set_kind(v1::Command::KIND_OP);
       for (int k = 0; k < 20000; ++k) append.command()->add_inputs(1);
-      append.command()->add_attributes()->set_kind(1);
+      append.AddBytes(20000 * 8);
     }
   });
   server_.AcknowledgeAll();

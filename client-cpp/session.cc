@@ -227,9 +227,9 @@ absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inp
       device = Value::Device(default_device());
       v = &device;
     }
-    listed += v->ints().size();
     pointers.push_back(v);
   }
+  for (const Value& v : attrs) listed += v.ints().size();
   TD_RETURN_IF_ERROR(CheckListed(listed));
   OpArgs args;
   args.schema = &schema;
@@ -248,25 +248,19 @@ absl::Status Session::Call(const OpSchema& schema, absl::Span<const Operand> inp
     results->push_back(TensorRef(inputs[0].tensor));
     return absl::OkStatus();
   }
+  std::vector<TensorRef> held;
   if (__builtin_expect(batcher_->full(), 0)) {
     // Other threads go on meanwhile, and may drop what this one works on.
-    TensorRefs held;
     for (const Operand& in : inputs) held.emplace_back(in.tensor);
     TD_RETURN_IF_ERROR(batcher_->AwaitRoom());
-    return Issue(schema, inputs, pointers, in_place, &out, results);
   }
-  return Issue(schema, inputs, pointers, in_place, &out, results);
-}
-
-absl::Status Session::Issue(const OpSchema& schema, absl::Span<const Operand> inputs,
-                            absl::Span<const Value* const> attrs, bool in_place, OpMetas* metas, TensorRefs* results) {
-  OpMetas& out = *metas;
   uint64_t seq;
   {
     OpBatcher::Appender append(batcher_.get());
     seq = append.seq();
     v1::Command* command = append.command();
-    FillCommand(command, schema, inputs, attrs, in_place);
+    FillCommand(command, schema, inputs, pointers, in_place);
+    if (__builtin_expect(listed + out.outputs.size() > 4, 0)) append.AddBytes(10 * (listed + out.outputs.size()));
     if (!in_place) {
       for (TensorMeta& meta : out.outputs) {
         const uint64_t handle = append.NewHandle();
@@ -470,6 +464,7 @@ absl::Status Session::Backward(TensorState* root, TensorState* gradient, bool re
     OpBatcher::Appender append(batcher_.get());
     v1::Command* command = append.command();
     command->set_kind(v1::Command::KIND_BACKWARD);
+    append.AddBytes(16 * walk.leaves.size());
     command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0));
     command->add_inputs(root->handle());
     command->add_inputs(gradient != nullptr ? gradient->handle() : 0);
@@ -529,6 +524,7 @@ absl::Status Session::Grad(absl::Span<TensorState* const> roots, absl::Span<Tens
     OpBatcher::Appender append(batcher_.get());
     v1::Command* command = append.command();
     command->set_kind(v1::Command::KIND_GRAD);
+    append.AddBytes(16 * (roots.size() + inputs.size()));
     command->set_flags((retain_graph ? v1::COMMAND_FLAG_RETAIN_GRAPH : 0) | (create_graph ? v1::COMMAND_FLAG_CREATE_GRAPH : 0) |
                        (allow_unused ? v1::COMMAND_FLAG_ALLOW_UNUSED : 0));
     command->add_sizes(static_cast<int64_t>(roots.size()));

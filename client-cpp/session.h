@@ -66,9 +66,6 @@ class Session {
   absl::Status CheckUsable() const;
   static absl::Status CheckListed(size_t n);
   absl::Status AwaitRoom() { return __builtin_expect(batcher_->full(), 0) ? batcher_->AwaitRoom() : absl::OkStatus(); }
-  // Sends an op whose results are known.
-  absl::Status Issue(const OpSchema& schema, absl::Span<const Operand> inputs, absl::Span<const Value* const> attrs,
-                     bool in_place, OpMetas* metas, TensorRefs* results);
   static void AfterForkInChild();
   absl::Status MapOps();
   void Record(const OpSchema& schema, absl::Span<const Operand> inputs, bool in_place, TensorRefs* results);

@@ -35,7 +35,10 @@ absl::StatusOr<TensorRef> Session::FromHost(const void* data, const TensorMeta& 
     for (int64_t s : meta.sizes) command->add_sizes(s);
     command->set_dtype(static_cast<v1::DType>(meta.dtype));
     command->set_device(meta.device);
-    if (bytes <= kInlineBytes) command->set_data(data, bytes);
+    if (bytes <= kInlineBytes) {
+      command->set_data(data, bytes);
+      append.AddBytes(bytes);
+    }
     TensorState* state = new TensorState(this, handle);
     state->meta = meta;
     state->meta.offset = 0;
