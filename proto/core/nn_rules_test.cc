@@ -60,13 +60,17 @@ TEST(NnRules, Sizes) {
       {"mse_loss", {F({2, 3}), D({2, 3}), "sum"}, "float64[]"},
       {"gelu", {H({2})}, "float16[2]"},
       {"binary_cross_entropy", {F({2, 3}), F({2, 3}), F({3}), "none"}, "float32[2, 3]"},
-      {"binary_cross_entropy_with_logits", {F({3}), F({3}), None, "none", F({2, 3})}, "float32[2, 3]"},
+      {"binary_cross_entropy_with_logits", {F({2, 3}), F({3}), None, "none", F({3})}, "float32[2, 3]"},
   };
   for (const Case& c : cases) EXPECT_EQ(Result(c.op, c.args), c.want) << c.op << " of case " << &c - cases;
 }
 
 TEST(NnRules, Errors) {
   const Case cases[] = {
+      // A weight does not make more losses than there are.
+      {"binary_cross_entropy_with_logits",
+       {F({3}), F({3}), None, "none", F({2, 3})},
+       "RuntimeError: output with shape [3] doesn't match the broadcast shape [2, 3]"},
       // Convolutions take batches only.
       {"conv2d",
        {F({3, 4, 4}), F({5, 3, 3, 3})},
