@@ -66,11 +66,11 @@ class Net {
       : parameters_{Weight({32, 1, 3, 3}, 9),    Weight({32}, 9),      Weight({64, 32, 3, 3}, 288), Weight({64}, 288),
                     Weight({128, 3136}, 3136),   Weight({128}, 3136),  Weight({10, 128}, 128),      Weight({10}, 128)} {}
 
-  tt::Tensor Forward(const tt::Tensor& images) const {
+  tt::Tensor Forward(const tt::Tensor& images, bool training) const {
     const auto& p = parameters_;
     tt::Tensor x = tt::max_pool2d(tt::relu(tt::conv2d(images, p[0], p[1], 1, 1)), 2);
     x = tt::max_pool2d(tt::relu(tt::conv2d(x, p[2], p[3], 1, 1)), 2);
-    x = tt::relu(tt::linear(tt::flatten(x, 1), p[4], p[5]));
+    x = tt::dropout(tt::relu(tt::linear(tt::flatten(x, 1), p[4], p[5])), 0.25, training);
     return tt::linear(x, p[6], p[7]);
   }
   const std::vector<tt::Tensor>& parameters() const { return parameters_; }
@@ -84,7 +84,7 @@ double Accuracy(const Net& net, const tt::Tensor& images, const tt::Tensor& labe
   tt::Tensor right = tt::zeros({}, tt::DType::kInt64);
   constexpr int64_t kBatch = 1000;
   for (int64_t at = 0; at < images.size(0); at += kBatch) {
-    const tt::Tensor guess = tt::argmax(net.Forward(tt::slice(images, 0, at, at + kBatch)), 1);
+    const tt::Tensor guess = tt::argmax(net.Forward(tt::slice(images, 0, at, at + kBatch), false), 1);
     tt::add_(right, tt::sum(guess == tt::slice(labels, 0, at, at + kBatch)));
   }
   return 100.0 * static_cast<double>(right.item_int()) / static_cast<double>(images.size(0));
@@ -119,7 +119,8 @@ int main(int argc, char** argv) try {
     tt::Tensor total = tt::zeros({});
     for (int64_t at = 0; at < count; at += batch) {
       const tt::Tensor chosen = tt::slice(order, 0, at, at + batch);
-      const tt::Tensor loss = tt::cross_entropy(net.Forward(tt::index_select(images, 0, chosen)), tt::index_select(labels, 0, chosen));
+      const tt::Tensor scores = net.Forward(tt::index_select(images, 0, chosen), true);
+      const tt::Tensor loss = tt::cross_entropy(scores, tt::index_select(labels, 0, chosen));
       adam.set_lr(lr * (1.0 - (static_cast<double>(epoch - 1) + static_cast<double>(at) / static_cast<double>(count)) / epochs));
       adam.zero_grad();
       loss.backward();
