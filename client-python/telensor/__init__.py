@@ -5,6 +5,8 @@ Importing neither connects nor loads numpy; `nn`, `optim`, `utils`, `autograd` a
 """
 
 import importlib as _importlib
+import os as _os
+import sys as _sys
 
 from . import _core
 from ._core import *  # noqa: F403  the ops, Tensor, dtypes, device, Size, tensor(), connect() ...
@@ -17,6 +19,9 @@ from ._type_info import finfo, iinfo
 from .random import default_generator, initial_seed, manual_seed, seed
 
 __version__ = "0.1.0"
+
+# An environment has its telensord beside its interpreter, whether it is activated or not.
+_core._set_hints(_os.path.dirname(_sys.executable or ""), f"telensor-python {__version__}")
 
 globals().pop("functional", None)  # `_core.functional` is for `nn.functional` alone
 

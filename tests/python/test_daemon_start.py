@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from daemon import Daemon, accepts, environment, program, run, until
+import telensor
+from daemon import PATIENCE, Daemon, accepts, environment, program, run, until
 
 
 def telensord(*flags, **env):
@@ -264,3 +265,14 @@ def test_the_built_plugin_says_why_there_is_no_gpu(tmp_path):
         log = server.log()
         assert "cuda:0: " in log or "cuda: no device: " in log, log
         assert ("the plug-in libtelensor_cuda.so is not installed" in log) == (not os.path.exists(built)), log
+
+
+def test_a_private_server_is_found_beside_the_interpreter(tmp_path):
+    """As in an environment that is not activated: nothing names telensord and it is not on the PATH."""
+    os.symlink(sys.executable, tmp_path / "python")
+    os.symlink(program(), tmp_path / "telensord")
+    env = environment(PATH="/usr/bin:/bin", PYTHONPATH=os.path.dirname(os.path.dirname(telensor.__file__)))
+    del env["TELENSORD"]
+    said = subprocess.run([tmp_path / "python", "-c", "import telensor; print(telensor.ones(2).sum().item())"], env=env,
+                          capture_output=True, text=True, timeout=PATIENCE)
+    assert said.stdout == "2.0\n", said.stderr
