@@ -1,7 +1,9 @@
 // The fault-injecting backend over the CPU as a plug-in, for tests of whoever opens one. TELENSOR_FAULT says what it
 // looks like: words separated by commas, "devices=N", "broken=N", "abi=N", "unknown_kernel", "host_inaccessible".
 #include <cstdlib>
+#include <memory>
 #include <sstream>
+#include <vector>
 
 #include "kernels/fault/fault_backend.h"
 
@@ -24,6 +26,8 @@ extern "C" __attribute__((visibility("default"))) const tt_backend* telensor_bac
     if (key == "unknown_kernel") look.unknown_kernel = true;
     if (key == "host_inaccessible") look.host_accessible = false;
   }
-  // Kept, as any plug-in's struct is; a later opening finds the appearance of its own time.
-  return (new telensor::fault::FaultBackend(telensor::rt::CpuBackend(), look))->api();
+  // Kept while the plug-in is loaded, as any one's struct is; a later opening finds the appearance of its own time.
+  static std::vector<std::unique_ptr<telensor::fault::FaultBackend>> kept;
+  kept.push_back(std::make_unique<telensor::fault::FaultBackend>(telensor::rt::CpuBackend(), look));
+  return kept.back()->api();
 }
