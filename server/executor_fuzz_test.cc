@@ -353,7 +353,6 @@ class Fuzz {
   void Backward() {
     const Handle root = pool_.back();
     const uint32_t flags = client_.record;
-    v1::Command command;
     const Handle sum = client_.Op("sum", {root}, {Value(), Value::Bool(false), Value()});
     if (!leaves_.empty() && client_.Holds(sum)) {
       const Handle leaf = leaves_[dice_.Below(static_cast<uint32_t>(leaves_.size()))];
