@@ -170,6 +170,6 @@ if [[ -z $targets ]]; then
   finish
 fi
 # shellcheck disable=SC2086  # names without spaces
-part "build" 2700 cmake --build --preset tsan --target $targets || finish
+part "build" 2700 cmake --build --preset tsan --target telensord $targets || finish
 part "ctest under TSan" 1200 ctest --preset tsan --no-tests=error -R "$shared" -LE slow
 finish
