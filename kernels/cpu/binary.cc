@@ -1,6 +1,7 @@
 // Binary rows of pointwise.toml and the backward kernels of two operands.
 #include <limits>
 
+#include "kernels/clamp_limits.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/functors.h"
@@ -152,13 +153,11 @@ int GeluBackward(tt_call* call) {
   return call->attrs[0].text[0] == 't' ? With(call, f::GeluTanhBackward()) : With(call, f::GeluErfBackward());
 }
 int ClampBackward(tt_call* call) {
-  const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const C lo = low.kind != 0 ? static_cast<C>(low.f) : -std::numeric_limits<C>::infinity();
-    const C hi = high.kind != 0 ? static_cast<C>(high.f) : std::numeric_limits<C>::infinity();
-    BinaryLoop<T, T>(call, f::ClampBackward<C>{lo, hi});
+    const f::Clamp<C> limits = ClampLimits<C>(call->attrs[0], call->attrs[1]);
+    BinaryLoop<T, T>(call, f::ClampBackward<C>{limits.low, limits.high});
     return TT_OK;
   });
 }

@@ -1,6 +1,7 @@
 // Unary rows of pointwise.toml, and the tests of a value.
 #include <limits>
 
+#include "kernels/clamp_limits.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/functors.h"
@@ -71,25 +72,9 @@ int LeakyRelu(tt_call* call) { return With(call, f::LeakyRelu{call->attrs[0].f})
 int Softplus(tt_call* call) { return With(call, f::Softplus{call->attrs[0].f, call->attrs[1].f}); }
 
 int Clamp(tt_call* call) {
-  const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    using Limits = std::numeric_limits<C>;
-    f::Clamp<C> clamp;
-    if constexpr (std::is_floating_point_v<C>) {
-      clamp.low = low.kind != 0 ? static_cast<C>(low.f) : -Limits::infinity();
-      clamp.high = high.kind != 0 ? static_cast<C>(high.f) : Limits::infinity();
-      clamp.undefined = f::IsNan(clamp.low) || f::IsNan(clamp.high);
-    } else {
-      // A limit beyond the dtype's range limits as the end of the range does.
-      const auto within = [](int64_t v) {
-        return static_cast<C>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
-      };
-      clamp.low = low.kind != 0 ? within(low.i) : Limits::min();
-      clamp.high = high.kind != 0 ? within(high.i) : Limits::max();
-    }
-    UnaryLoop<T, T>(call, clamp);
+    UnaryLoop<T, T>(call, ClampLimits<ComputeType<T>>(call->attrs[0], call->attrs[1]));
     return TT_OK;
   });
 }

@@ -1,6 +1,7 @@
 // Binary rows of floating point dtypes: division, angles and the backward kernels of two operands.
 #include <limits>
 
+#include "kernels/clamp_limits.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/functors.h"
 
@@ -22,13 +23,11 @@ int FloatBinary(tt_call* call) {
 }
 
 int ClampBackward(tt_call* call) {
-  const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchFloating(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
-    const C lo = low.kind != 0 ? static_cast<C>(low.f) : -std::numeric_limits<C>::infinity();
-    const C hi = high.kind != 0 ? static_cast<C>(high.f) : std::numeric_limits<C>::infinity();
-    return Binary<T, T>(call, f::ClampBackward<C>{lo, hi});
+    const f::Clamp<C> limits = ClampLimits<C>(call->attrs[0], call->attrs[1]);
+    return Binary<T, T>(call, f::ClampBackward<C>{limits.low, limits.high});
   });
 }
 int LeakyReluBackward(tt_call* call) { return With(call, f::LeakyReluBackward{call->attrs[0].f}); }

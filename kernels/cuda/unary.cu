@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/clamp_limits.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/functors.h"
 
@@ -39,25 +40,9 @@ int Test(tt_call* call) {
 }
 
 int Clamp(tt_call* call) {
-  const tt_value &low = call->attrs[0], &high = call->attrs[1];
   return DispatchNumber(call, call->inputs[0].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    using Limits = std::numeric_limits<C>;
-    f::Clamp<C> clamp;
-    if constexpr (std::is_floating_point_v<C>) {
-      clamp.low = low.kind != 0 ? static_cast<C>(low.f) : -Limits::infinity();
-      clamp.high = high.kind != 0 ? static_cast<C>(high.f) : Limits::infinity();
-      clamp.undefined = f::IsNan(clamp.low) || f::IsNan(clamp.high);
-    } else {
-      // A limit beyond the dtype's range limits as the end of the range does.
-      const auto within = [](int64_t v) {
-        return static_cast<C>(std::clamp<int64_t>(v, Limits::min(), Limits::max()));
-      };
-      clamp.low = low.kind != 0 ? within(WholeOf(low)) : Limits::min();
-      clamp.high = high.kind != 0 ? within(WholeOf(high)) : Limits::max();
-    }
-    return Unary<T, T>(call, clamp);
+    return Unary<T, T>(call, ClampLimits<ComputeType<T>>(call->attrs[0], call->attrs[1]));
   });
 }
 
