@@ -50,12 +50,7 @@ class AutogradWorld {
   absl::StatusOr<TensorList> TryAll(const char* name, const std::vector<Operand>& inputs, const std::vector<Value>& attrs = {},
                                     bool in_place = false) {
     const OpSchema& schema = *OpTable::Get().Find(name);
-    std::vector<const Value*> pointers;
-    for (int i = 0; i < schema.num_attrs; ++i) {
-      pointers.push_back(i < static_cast<int>(attrs.size()) ? &attrs[i]
-                                                            : &OpTable::Get().literal(schema.attr_params[i]->default_literal));
-    }
-    return recorder.Call(schema, inputs, pointers, in_place);
+    return recorder.Call(schema, inputs, OpTable::Get().WithDefaults(schema, attrs), in_place);
   }
   absl::StatusOr<Tensor> Try(const char* name, const std::vector<Operand>& inputs, const std::vector<Value>& attrs = {},
                              bool in_place = false) {

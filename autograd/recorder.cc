@@ -52,12 +52,7 @@ Recorder::~Recorder() {
 absl::StatusOr<Tensor> Recorder::Call1(OpId op, absl::Span<const Operand> inputs, std::initializer_list<Value> attrs,
                                        bool in_place) {
   const OpSchema& schema = OpTable::Get().at(op);
-  absl::InlinedVector<const Value*, 4> pointers;
-  for (const Value& v : attrs) pointers.push_back(&v);
-  for (int i = static_cast<int>(attrs.size()); i < schema.num_attrs; ++i) {
-    pointers.push_back(&OpTable::Get().literal(schema.attr_params[i]->default_literal));
-  }
-  TD_ASSIGN_OR_RETURN(TensorList out, Call(schema, inputs, pointers, in_place));
+  TD_ASSIGN_OR_RETURN(TensorList out, Call(schema, inputs, OpTable::Get().WithDefaults(schema, attrs), in_place));
   return std::move(out[0]);
 }
 

@@ -58,12 +58,7 @@ class DispatcherTest : public ::testing::Test {
   absl::StatusOr<TensorList> TryAll(const char* name, const std::vector<Operand>& in, const std::vector<Value>& attrs = {},
                                     bool in_place = false) {
     const OpSchema& schema = *OpTable::Get().Find(name);
-    std::vector<const Value*> pointers;
-    for (int i = 0; i < schema.num_attrs; ++i) {
-      pointers.push_back(i < static_cast<int>(attrs.size()) ? &attrs[i]
-                                                            : &OpTable::Get().literal(schema.attr_params[i]->default_literal));
-    }
-    return dispatcher_.Call(schema, in, pointers, in_place);
+    return dispatcher_.Call(schema, in, OpTable::Get().WithDefaults(schema, attrs), in_place);
   }
   Tensor Op(const char* name, const std::vector<Operand>& in, const std::vector<Value>& attrs = {}) {
     absl::StatusOr<TensorList> out = TryAll(name, in, attrs);

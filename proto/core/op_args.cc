@@ -146,6 +146,15 @@ const OpSchema* OpTable::Find(std::string_view name) const {
   return it != schemas_.end() && it->name == name ? &*it : nullptr;
 }
 
+absl::InlinedVector<const Value*, 6> OpTable::WithDefaults(const OpSchema& schema, absl::Span<const Value> given) const {
+  absl::InlinedVector<const Value*, 6> attrs;
+  for (const Value& v : given) attrs.push_back(&v);
+  for (int i = static_cast<int>(given.size()); i < schema.num_attrs; ++i) {
+    attrs.push_back(&literal(schema.attr_params[i]->default_literal));
+  }
+  return attrs;
+}
+
 Scalar RuleArgs::Number(int k) const {
   const RuleArg& arg = rule_.args[k];
   if (arg.kind == RuleArg::kInput) {

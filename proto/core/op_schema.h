@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "proto/core/expr.h"
 #include "proto/core/tensor_meta.h"
 #include "proto/core/value.h"
@@ -136,6 +138,8 @@ class OpTable {
   uint64_t fingerprint() const { return fingerprint_; }
 
   const Value& literal(int i) const { return literals_[i]; }
+  // Every attribute of a call: those given, then the row's defaults.
+  absl::InlinedVector<const Value*, 6> WithDefaults(const OpSchema& schema, absl::Span<const Value> given) const;
   // Whether a value is one of the table's own, which live as long as the process.
   bool IsLiteral(const Value* v) const { return v >= literals_.data() && v < literals_.data() + literals_.size(); }
   const Expr& expr(int i) const { return exprs_[i]; }
