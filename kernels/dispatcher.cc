@@ -260,21 +260,8 @@ absl::StatusOr<Tensor> Dispatcher::Contiguous(TensorImpl* src) {
 
 absl::StatusOr<TensorList> Dispatcher::Call(const OpSchema& schema, absl::Span<const Operand> inputs,
                                             absl::Span<const Value* const> attrs, bool in_place) {
-  absl::InlinedVector<const TensorMeta*, 4> metas;
-  absl::InlinedVector<Scalar, 4> scalars;
-  metas.reserve(inputs.size());
-  scalars.reserve(inputs.size());
-  for (const Operand& in : inputs) {
-    metas.push_back(in.tensor != nullptr ? &in.tensor->meta() : nullptr);
-    scalars.push_back(in.scalar);
-  }
-  OpArgs args;
-  args.schema = &schema;
-  args.inputs = metas.data();
-  args.scalars = scalars.data();
-  args.num_inputs = static_cast<int>(inputs.size());
-  args.attrs = attrs.data();
-  args.default_float = context_.default_float;
+  const CallArgs call(schema, inputs, attrs, context_.default_float);
+  const OpArgs& args = *call;
   OpMetas out;
   TD_RETURN_IF_ERROR(InferMeta(args, &out));
   if (schema.kind == OpKind::kView) return MakeViews(schema, out, inputs[0].tensor);

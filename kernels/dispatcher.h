@@ -58,6 +58,33 @@ class ExecutionContext {
   MemoryBudget* budget_;
 };
 
+// A call as the rules see it. It points to the operands and attributes, which must stay.
+class CallArgs {
+ public:
+  CallArgs(const OpSchema& schema, absl::Span<const Operand> inputs, absl::Span<const Value* const> attrs,
+           DType default_float) {
+    metas_.reserve(inputs.size());
+    scalars_.reserve(inputs.size());
+    for (const Operand& in : inputs) {
+      metas_.push_back(in.tensor != nullptr ? &in.tensor->meta() : nullptr);
+      scalars_.push_back(in.scalar);
+    }
+    args_.schema = &schema;
+    args_.inputs = metas_.data();
+    args_.scalars = scalars_.data();
+    args_.num_inputs = static_cast<int>(inputs.size());
+    args_.attrs = attrs.data();
+    args_.default_float = default_float;
+  }
+  CallArgs(const CallArgs&) = delete;
+  const OpArgs& operator*() const { return args_; }
+
+ private:
+  absl::InlinedVector<const TensorMeta*, 4> metas_;
+  absl::InlinedVector<Scalar, 4> scalars_;
+  OpArgs args_;
+};
+
 class Dispatcher {
  public:
   explicit Dispatcher(ExecutionContext* context) : context_(*context) {}

@@ -30,22 +30,10 @@ absl::Status WrongResults(const OpSchema& schema, size_t gives, const v1::Comman
 
 absl::Status CheckRules(const OpSchema& schema, absl::Span<const rt::Operand> operands, const OpCall& call, bool writes,
                         DType default_float) {
-  absl::InlinedVector<const TensorMeta*, 4> metas;
-  absl::InlinedVector<Scalar, 4> scalars;
-  for (const rt::Operand& operand : operands) {
-    metas.push_back(operand.tensor != nullptr ? &operand.tensor->meta() : nullptr);
-    scalars.push_back(operand.scalar);
-  }
-  OpArgs args;
-  args.schema = &schema;
-  args.inputs = metas.data();
-  args.scalars = scalars.data();
-  args.num_inputs = static_cast<int>(operands.size());
-  args.attrs = call.attrs().data();
-  args.default_float = default_float;
+  const rt::CallArgs args(schema, operands, call.attrs(), default_float);
   OpMetas out;
-  TD_RETURN_IF_ERROR(InferMeta(args, &out));
-  return writes ? CheckInPlace(args, out) : absl::OkStatus();
+  TD_RETURN_IF_ERROR(InferMeta(*args, &out));
+  return writes ? CheckInPlace(*args, out) : absl::OkStatus();
 }
 
 absl::Span<const Handle> Handles(const v1::Command& command) {
