@@ -26,9 +26,8 @@ SavedTensor::SavedTensor(TensorImpl* tensor, bool is_output) : version_(tensor->
 
 absl::StatusOr<Tensor> SavedTensor::Unpack(Node* owner, uint32_t output) const {
   if (tensor_->storage()->version() != version_) {
-    const std::string_view title = DTypeTitle(tensor_->meta().dtype);
     const std::string what = absl::StrCat(tensor_->device().name() == "cpu" ? "torch." : "torch.cuda.",
-                        absl::string_view(title.data(), title.size()), "Tensor ", tensor_->meta().sizes.ToString());
+                        DTypeTitle(tensor_->meta().dtype), "Tensor ", tensor_->meta().sizes.ToString());
     std::string source;
     if (is_output_) {
       source = absl::StrCat(", which is output ", output, " of ", owner->Name(), ",");

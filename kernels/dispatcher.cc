@@ -398,7 +398,7 @@ absl::Status Dispatcher::Run(const OpSchema& schema, const OpArgs& args, const O
   if (kernel == nullptr) {
     return absl::UnimplementedError(absl::StrCat("\"", schema.name, "_", stream->device().backend().api().name,
                                                  "\" not implemented for '",
-                                                 absl::string_view(DTypeTitle(key).data(), DTypeTitle(key).size()), "'"));
+                                                 DTypeTitle(key), "'"));
   }
   return invocation.Run(kernel, {args.attrs, static_cast<size_t>(schema.num_attrs)},
                         schema.kind == OpKind::kRandom ? &context_.generator(where) : nullptr);

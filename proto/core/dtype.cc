@@ -4,8 +4,8 @@ namespace telensor {
 namespace {
 
 struct Names {
-  std::string_view name;
-  std::string_view title;
+  absl::string_view name;
+  absl::string_view title;
 };
 constexpr Names kNames[kNumDTypes] = {
     {"none", "Undefined"}, {"bool", "Bool"},    {"uint8", "Byte"},   {"int8", "Char"},
@@ -24,18 +24,18 @@ DType Combine(DType high, DType low) {
 
 }  // namespace
 
-std::string_view DTypeName(DType t) { return kNames[static_cast<int>(t) < kNumDTypes ? static_cast<int>(t) : 0].name; }
-std::string_view DTypeCppName(DType t) {
-  static constexpr std::string_view kNames[kNumDTypes] = {"none", "bool",      "unsigned char", "signed char", "short", "int",
+absl::string_view DTypeName(DType t) { return kNames[static_cast<int>(t) < kNumDTypes ? static_cast<int>(t) : 0].name; }
+absl::string_view DTypeCppName(DType t) {
+  static constexpr absl::string_view kNames[kNumDTypes] = {"none", "bool",      "unsigned char", "signed char", "short", "int",
                                                    "long", "c10::Half", "c10::BFloat16", "float",       "double"};
   return kNames[static_cast<int>(t)];
 }
 
-std::string_view DTypeTitle(DType t) {
+absl::string_view DTypeTitle(DType t) {
   return kNames[static_cast<int>(t) < kNumDTypes ? static_cast<int>(t) : 0].title;
 }
 
-DType DTypeFromName(std::string_view name) {
+DType DTypeFromName(absl::string_view name) {
   for (int i = 1; i < kNumDTypes; ++i) {
     if (kNames[i].name == name) return static_cast<DType>(i);
   }

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace telensor {
 
@@ -33,13 +34,13 @@ inline size_t ItemSize(DType t) {
 }
 
 // "float32", as in `torch.float32`.
-std::string_view DTypeName(DType t);
+absl::string_view DTypeName(DType t);
 // "Float", as PyTorch's error messages call it.
-std::string_view DTypeTitle(DType t);
+absl::string_view DTypeTitle(DType t);
 // "unsigned char": what C++ calls the type, and some of PyTorch's messages do.
-std::string_view DTypeCppName(DType t);
+absl::string_view DTypeCppName(DType t);
 // kNone for an unknown name.
-DType DTypeFromName(std::string_view name);
+DType DTypeFromName(absl::string_view name);
 
 // The dtype of `a op b` for two tensors of at least one dimension.
 DType PromoteTypes(DType a, DType b);

@@ -6,16 +6,12 @@
 #include "proto/core/meta_rules.h"
 
 namespace telensor::rules {
-namespace {
-
-absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
-absl::string_view Title(DType t) { return View(DTypeTitle(t)); }
-
-absl::string_view CppName(DType t) { return View(DTypeCppName(t)); }
 
 absl::Status NotImplemented(absl::string_view kernel, DType t) {
-  return InvalidArgument("\"", kernel, "\" not implemented for '", Title(t), "'");
+  return InvalidArgument("\"", kernel, "\" not implemented for '", DTypeTitle(t), "'");
 }
+
+namespace {
 
 absl::string_view PublicName(const RuleArgs& args) {
   absl::string_view name = args.name();
@@ -23,7 +19,7 @@ absl::string_view PublicName(const RuleArgs& args) {
 }
 
 // PyTorch names the kernel, which it usually calls after the op.
-absl::Status NotImplemented(const RuleArgs& args, DType t) {
+absl::Status RowNotImplemented(const RuleArgs& args, DType t) {
   const absl::string_view name = PublicName(args);
   if (name == "relu") return InvalidArgument("Boolean inputs not supported for relu");
   if (name == "floor_divide") return NotImplemented("div_floor_cpu", t);
@@ -37,7 +33,7 @@ absl::Status NotImplemented(const RuleArgs& args, DType t) {
 // What a row says of its dtypes: "all", "number" (not bool), "float", "int_bool"; empty: its kernel knows.
 absl::Status CheckRowDTypes(const RuleArgs& args, DType t) {
   const char row = args.call().schema->dtypes[0];
-  if ((row == 'f' && !IsFloating(t)) || (row == 'n' && t == DType::kBool)) return NotImplemented(args, t);
+  if ((row == 'f' && !IsFloating(t)) || (row == 'n' && t == DType::kBool)) return RowNotImplemented(args, t);
   return absl::OkStatus();
 }
 
@@ -93,7 +89,7 @@ bool AlikePair(const RuleArgs& args) {
 
 absl::Status CheckTarget(DType target) {
   if (target == DType::kInt64) return absl::OkStatus();
-  return InvalidArgument("expected scalar type Long but found ", Title(target));
+  return InvalidArgument("expected scalar type Long but found ", DTypeTitle(target));
 }
 
 DType GivenOr(const Value& dtype, DType otherwise) { return dtype.none() ? otherwise : dtype.dtype(); }
@@ -160,7 +156,7 @@ TD_RULE(DTypeSame) {
 
 TD_RULE(DTypeSameFloat) {
   const DType dtype = args.Tensor(0)->dtype;
-  if (!IsFloating(dtype)) return NotImplemented(args, dtype);
+  if (!IsFloating(dtype)) return RowNotImplemented(args, dtype);
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
 }
@@ -174,24 +170,24 @@ TD_RULE(DTypeSameDtype) {
     if (t == nullptr || t->dtype == dtype) continue;
     if (name == "conv2d" || name == "conv1d") {
       if (k == 2) {
-        return InvalidArgument("Input type (", CppName(dtype), ") and bias type (", CppName(t->dtype),
+        return InvalidArgument("Input type (", DTypeCppName(dtype), ") and bias type (", DTypeCppName(t->dtype),
                                ") should be the same");
       }
-      return InvalidArgument("Input type (torch.", Title(dtype), "Tensor) and weight type (torch.", Title(t->dtype),
-                             "Tensor) should be the same");
+      return InvalidArgument("Input type (torch.", DTypeTitle(dtype), "Tensor) and weight type (torch.",
+                             DTypeTitle(t->dtype), "Tensor) should be the same");
     }
     if (name == "dot") {
-      return InvalidArgument("dot : expected both vectors to have same dtype, but found ", Title(dtype), " and ",
-                             Title(t->dtype));
+      return InvalidArgument("dot : expected both vectors to have same dtype, but found ", DTypeTitle(dtype), " and ",
+                             DTypeTitle(t->dtype));
     }
     if (name == "lerp") {
-      return InvalidArgument("expected dtype ", CppName(dtype), " for `", k == 1 ? "end" : "weight", "` but got dtype ",
-                             CppName(t->dtype));
+      return InvalidArgument("expected dtype ", DTypeCppName(dtype), " for `", k == 1 ? "end" : "weight",
+                             "` but got dtype ", DTypeCppName(t->dtype));
     }
     if (name == "addmm" || name == "baddbmm" || k == 2)
       return InvalidArgument("self and mat2 must have the same dtype");
-    return InvalidArgument("expected m1 and m2 to have the same dtype, but got: ", CppName(dtype),
-                           " != ", CppName(t->dtype));
+    return InvalidArgument("expected m1 and m2 to have the same dtype, but got: ", DTypeCppName(dtype),
+                           " != ", DTypeCppName(t->dtype));
   }
   TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
   out->outputs[output].dtype = dtype;
@@ -250,7 +246,7 @@ TD_RULE(DTypePromoteArithmetic) {
           "invert a mask, use the `~` or `logical_not()` operator instead.");
     }
   }
-  if (dtype == DType::kBool) return NotImplemented(args, dtype);
+  if (dtype == DType::kBool) return RowNotImplemented(args, dtype);
   TD_RETURN_IF_ERROR(CheckFactors(args, dtype));
   SetComputed(out, output, dtype, cast);
   return absl::OkStatus();
@@ -309,7 +305,7 @@ TD_RULE(DTypePowerGrad) {
   TD_RETURN_IF_ERROR(CheckRowDTypes(args, dtype));
   for (int k = 0; k < args.size(); k += 3) {
     const DType t = args.Tensor(k)->dtype;
-    if (t != dtype) return InvalidArgument("expected scalar type ", Title(dtype), " but found ", Title(t));
+    if (t != dtype) return InvalidArgument("expected scalar type ", DTypeTitle(dtype), " but found ", DTypeTitle(t));
   }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
@@ -320,7 +316,7 @@ TD_RULE(DTypeWhere) {
   const DType condition = args.Tensor(0)->dtype;
   if (condition != DType::kBool && condition != DType::kUInt8) {
     return InvalidArgument("where expected condition to be a boolean tensor, but got a tensor with dtype ",
-                           Title(condition));
+                           DTypeTitle(condition));
   }
   uint32_t cast = 0;
   const DType dtype = Promoted(args, 1, &cast);
@@ -375,7 +371,7 @@ TD_RULE(DTypeCompare) {
 TD_RULE(DTypeBitwise) {
   uint32_t cast = 0;
   const DType dtype = Promoted(args, 0, &cast);
-  if (IsFloating(dtype)) return NotImplemented(args, dtype);
+  if (IsFloating(dtype)) return RowNotImplemented(args, dtype);
   SetComputed(out, output, dtype, cast);
   return absl::OkStatus();
 }
@@ -396,11 +392,11 @@ TD_RULE(DTypeMean) {
     if (name == "var" || name == "std")
       return InvalidArgument("std and var only support floating point and complex dtypes");
     if (name == "norm") {
-      return InvalidArgument("norm(): input dtype should be either floating point or complex. Got ", Title(dtype),
+      return InvalidArgument("norm(): input dtype should be either floating point or complex. Got ", DTypeTitle(dtype),
                              " instead.");
     }
     return InvalidArgument(name, "(): could not infer output dtype. ", given ? "Optional" : "Input",
-                           " dtype must be either a floating point or complex dtype. Got: ", Title(dtype));
+                           " dtype must be either a floating point or complex dtype. Got: ", DTypeTitle(dtype));
   }
   SetComputed(out, output, dtype, Bit(args, 0));
   return absl::OkStatus();
@@ -413,7 +409,7 @@ TD_RULE(DTypeTruth) {
 }
 
 TD_RULE(DTypeIndexOf) {
-  if (args.Tensor(0)->dtype == DType::kBool) return NotImplemented(args, DType::kBool);
+  if (args.Tensor(0)->dtype == DType::kBool) return RowNotImplemented(args, DType::kBool);
   out->outputs[output].dtype = DType::kInt64;
   return absl::OkStatus();
 }
@@ -427,7 +423,7 @@ TD_RULE(DTypeIndexed) {
       return InvalidArgument(
           "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
           "but got torch.",
-          Title(index), "Tensor instead (while checking arguments for embedding)");
+          DTypeTitle(index), "Tensor instead (while checking arguments for embedding)");
     }
   } else if (index != DType::kInt64) {
     return InvalidArgument(name, "(): Expected dtype int64 for index");
@@ -452,12 +448,12 @@ TD_RULE(DTypeScattered) {
   const TensorMeta* src = args.Tensor(2);
   const bool add = absl::string_view(args.name()) == "index_add";
   if (index != DType::kInt64) {
-    if (add) return InvalidArgument("index_add_(): Expected dtype int32/int64 for index but got: ", Title(index));
+    if (add) return InvalidArgument("index_add_(): Expected dtype int32/int64 for index but got: ", DTypeTitle(index));
     return InvalidArgument("scatter(): Expected dtype int64 for index");
   }
   if (src != nullptr && src->dtype != self) {
     if (!add) return InvalidArgument("scatter(): Expected self.dtype to be equal to src.dtype");
-    return InvalidArgument("index_add_(): self (", Title(self), ") and source (", Title(src->dtype),
+    return InvalidArgument("index_add_(): self (", DTypeTitle(self), ") and source (", DTypeTitle(src->dtype),
                            ") must have the same scalar type");
   }
   if (add) TD_RETURN_IF_ERROR(CheckFactors(args, self));
@@ -470,8 +466,8 @@ TD_RULE(DTypeIndexPut) {
   TD_RETURN_IF_ERROR(DTypeIndexedList(args, output, out));
   const DType self = args.Tensor(0)->dtype, values = args.Tensor(2)->dtype;
   if (self != values) {
-    return InvalidArgument("Index put requires the source and destination dtypes match, got ", Title(self),
-                           " for the destination and ", Title(values), " for the source.");
+    return InvalidArgument("Index put requires the source and destination dtypes match, got ", DTypeTitle(self),
+                           " for the destination and ", DTypeTitle(values), " for the source.");
   }
   return absl::OkStatus();
 }
@@ -481,7 +477,7 @@ TD_RULE(DTypeMaskedFill) {
   const TensorMeta* value = args.Tensor(2);
   if (args.Tensor(1)->dtype != DType::kBool) {
     return InvalidArgument("masked_fill only supports boolean masks, but got mask with dtype ",
-                           CppName(args.Tensor(1)->dtype));
+                           DTypeCppName(args.Tensor(1)->dtype));
   }
   if (value != nullptr && value->rank() > 0) {
     return InvalidArgument("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
@@ -506,7 +502,7 @@ TD_RULE(DTypeNorm) {
     const TensorMeta* t = args.Tensor(k);
     if (t == nullptr || IsFloating(t->dtype)) continue;
     return InvalidArgument(PublicName(args), "(): expected a floating point tensor for ",
-                           args.call().schema->input_params[args.Slot(k)]->name, ", but got ", Title(t->dtype));
+                           args.call().schema->input_params[args.Slot(k)]->name, ", but got ", DTypeTitle(t->dtype));
   }
   return absl::OkStatus();
 }
@@ -514,7 +510,8 @@ TD_RULE(DTypeNorm) {
 // (input, grad, ...)
 TD_RULE(DTypeNormBackward) {
   const DType input = args.Tensor(0)->dtype, grad = args.Tensor(1)->dtype;
-  if (grad != input) return InvalidArgument("expected scalar type ", Title(input), " but found ", Title(grad));
+  if (grad != input)
+    return InvalidArgument("expected scalar type ", DTypeTitle(input), " but found ", DTypeTitle(grad));
   return DTypeNorm(args, output, out);
 }
 
@@ -530,7 +527,7 @@ TD_RULE(DTypeNll) {
   if (!IsFloating(input)) return NotImplemented("nll_loss_out_frame", input);
   TD_RETURN_IF_ERROR(CheckTarget(args.Tensor(1)->dtype));
   if (const TensorMeta* weight = args.Tensor(2); weight != nullptr && weight->dtype != input) {
-    return InvalidArgument("expected scalar type ", Title(input), " but found ", Title(weight->dtype));
+    return InvalidArgument("expected scalar type ", DTypeTitle(input), " but found ", DTypeTitle(weight->dtype));
   }
   out->outputs[output].dtype = input;
   return absl::OkStatus();
@@ -543,7 +540,7 @@ TD_RULE(DTypeCrossEntropy) {
   if (!IsFloating(input.dtype)) return NotImplemented("log_softmax_lastdim_kernel_impl", input.dtype);
   if (!IsFloating(target.dtype)) {
     return InvalidArgument("Expected floating point type for target with class probabilities, got ",
-                           Title(target.dtype));
+                           DTypeTitle(target.dtype));
   }
   uint32_t cast = 0;
   const DType dtype = Promoted(args, 0, &cast);
@@ -557,8 +554,8 @@ TD_RULE(DTypeDropout) {
   const double p = args.Attr(1).f();
   if (!(p >= 0 && p <= 1)) return InvalidArgument("dropout probability has to be between 0 and 1, but got ", p);
   if (args.Bool(2) && p != 0 && !IsFloating(dtype)) {
-    return InvalidArgument("result type ", Title(args.call().default_float),
-                           " can't be cast to the desired output type ", Title(dtype));
+    return InvalidArgument("result type ", DTypeTitle(args.call().default_float),
+                           " can't be cast to the desired output type ", DTypeTitle(dtype));
   }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();

@@ -5,8 +5,6 @@ namespace {
 
 int Category(DType t) { return IsFloating(t) ? 2 : IsInteger(t) ? 1 : 0; }
 
-absl::string_view Title(DType t) { return {DTypeTitle(t).data(), DTypeTitle(t).size()}; }
-
 }  // namespace
 
 absl::Status CheckInPlace(const OpArgs& call, const OpMetas& out) {
@@ -18,8 +16,8 @@ absl::Status CheckInPlace(const OpArgs& call, const OpMetas& out) {
                            result.sizes.ToString());
   }
   if (Category(result.dtype) > Category(self->dtype)) {
-    return InvalidArgument("result type ", Title(result.dtype), " can't be cast to the desired output type ",
-                           Title(self->dtype));
+    return InvalidArgument("result type ", DTypeTitle(result.dtype), " can't be cast to the desired output type ",
+                           DTypeTitle(self->dtype));
   }
   for (int i = 0; i < self->rank(); ++i) {
     if (self->strides[i] == 0 && self->sizes[i] > 1) {

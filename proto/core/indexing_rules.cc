@@ -210,7 +210,7 @@ TD_RULE(ShapeIndexAdd) {
   TD_ASSIGN_OR_RETURN(const int d, WrapDim(args.Int(1), self.rank()));
   if (index.rank() > 1) {
     return IndexError("index_add_(): Index is supposed to be a vector, but got dim: ", index.rank(),
-                      " with type: ", absl::string_view(DTypeTitle(index.dtype).data(), DTypeTitle(index.dtype).size()),
+                      " with type: ", DTypeTitle(index.dtype),
                       " and size: ", index.sizes.ToString());
   }
   const int64_t count = index.rank() == 0 ? 1 : index.sizes[0];

@@ -174,4 +174,7 @@ TD_RULE(DTypeUniform);
 
 #undef TD_RULE
 
+// PyTorch's words for a dtype that it has no kernel for.
+absl::Status NotImplemented(absl::string_view kernel, DType dtype);
+
 }  // namespace telensor::rules

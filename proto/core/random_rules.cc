@@ -6,17 +6,6 @@
 #include "proto/core/meta_rules.h"
 
 namespace telensor::rules {
-namespace {
-
-absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
-absl::string_view Title(DType t) { return View(DTypeTitle(t)); }
-absl::string_view CppName(DType t) { return View(DTypeCppName(t)); }
-
-absl::Status NotImplemented(absl::string_view kernel, DType t) {
-  return InvalidArgument("\"", kernel, "\" not implemented for '", Title(t), "'");
-}
-
-}  // namespace
 
 #define TD_RULE(name) absl::Status name(const RuleArgs& args, int output, OpMetas* out)
 
@@ -37,8 +26,8 @@ absl::Status CheckRange(int64_t low, int64_t high, DType dtype) {
     case DType::kFloat16: least = -65504, most = 65504; break;
     default: break;
   }
-  if (low < least || low > most) return InvalidArgument("from is out of bounds for ", CppName(dtype));
-  if (high - 1 > most) return InvalidArgument("to - 1 is out of bounds for ", CppName(dtype));
+  if (low < least || low > most) return InvalidArgument("from is out of bounds for ", DTypeCppName(dtype));
+  if (high - 1 > most) return InvalidArgument("to - 1 is out of bounds for ", DTypeCppName(dtype));
   return absl::OkStatus();
 }
 
@@ -78,9 +67,9 @@ TD_RULE(DTypeRandperm) {
     default: break;
   }
   if (n > most && IsFloating(dtype)) {
-    return InvalidArgument("n cannot be greater than ", most, " for ", Title(dtype), " type.");
+    return InvalidArgument("n cannot be greater than ", most, " for ", DTypeTitle(dtype), " type.");
   }
-  if (n > most) return InvalidArgument("value cannot be converted to type ", View(DTypeName(dtype)), "_t without overflow");
+  if (n > most) return InvalidArgument("value cannot be converted to type ", DTypeName(dtype), "_t without overflow");
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();
 }
@@ -97,14 +86,15 @@ TD_RULE(DTypeUniform) {
     case DType::kFloat32: most = std::numeric_limits<float>::max(); break;
     default: break;
   }
-  if (!(std::abs(from) <= most)) return InvalidArgument("from is out of bounds for ", CppName(dtype));
-  if (!(std::abs(to) <= most)) return InvalidArgument("to is out of bounds for ", CppName(dtype));
+  if (!(std::abs(from) <= most)) return InvalidArgument("from is out of bounds for ", DTypeCppName(dtype));
+  if (!(std::abs(to) <= most)) return InvalidArgument("to is out of bounds for ", DTypeCppName(dtype));
   if (!(from <= to)) {
     return InvalidArgument("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   }
   if (!(to - from <= most)) {
-    return InvalidArgument("uniform_ expects to-from <= std::numeric_limits<", Title(dtype), ">::max(), but found to=", to,
-                           " and from=", from, " which result in to-from to exceed the limit");
+    return InvalidArgument("uniform_ expects to-from <= std::numeric_limits<", DTypeTitle(dtype),
+                           ">::max(), but found to=", to, " and from=", from,
+                           " which result in to-from to exceed the limit");
   }
   out->outputs[output].dtype = dtype;
   return absl::OkStatus();

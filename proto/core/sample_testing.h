@@ -79,7 +79,7 @@ inline Value ReadSampleValue(const Param& param, absl::string_view text) {
   double number = 0;
   if (!absl::SimpleAtod(text, &number)) {
     for (int t = 1; t < kNumDTypes; ++t) {
-      if (text == absl::string_view(DTypeName(static_cast<DType>(t)).data(), DTypeName(static_cast<DType>(t)).size())) {
+      if (text == DTypeName(static_cast<DType>(t))) {
         return Value::Type(static_cast<DType>(t));
       }
     }
