@@ -64,7 +64,24 @@ def accepts(path):
         return True
 
 
-class Daemon:
+class Ended:
+    """A process that ends with its `with`, stopped or not."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+
+class Daemon(Ended):
     """A server process; `with` ends it. Started with `wait=False` it may as well refuse to start."""
 
     def __init__(self, folder, *flags, env=None, wait=True, threads=1):
@@ -79,22 +96,9 @@ class Daemon:
             until(lambda: self.process.poll() is not None or "listens on" in self.log(), "the server's start")
             assert self.process.poll() is None, self.log()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-        self.process.wait()
-
     @property
     def address(self):
         return f"unix:{self.socket}"
-
-    @property
-    def pid(self):
-        return self.process.pid
 
     def log(self):
         return self.log_file.read_text(errors="replace")
@@ -111,7 +115,7 @@ class Daemon:
         return self.process.wait(PATIENCE)
 
 
-class Program:
+class Program(Ended):
     """A Python program with a session of its own. It prints what it finds; `line` reads that, `say` answers."""
 
     def __init__(self, script, address=None, env=None):
@@ -124,23 +128,13 @@ class Program:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._out = b""
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-        self.process.wait()
+        super().__exit__()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             try:
                 pipe.close()
             except BrokenPipeError:
                 pass
-
-    @property
-    def pid(self):
-        return self.process.pid
 
     def line(self, patience=PATIENCE):
         """The next line the program prints, within a time."""
