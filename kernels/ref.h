@@ -1,7 +1,7 @@
 // Ref: an intrusive counted pointer; RefCounted: what it counts.
 //
-// Neither the count nor the objects are guarded: they belong to whoever has the turn on the device (server/scheduler.h).
-// Every op changes a dozen counts, and atomic ones cost it a twentieth of its time.
+// Neither the count nor the objects are guarded: they belong to whoever has the turn on the device
+// (server/scheduler.h). Every op changes a dozen counts, and atomic ones cost it a twentieth of its time.
 #pragma once
 
 #include <cstdint>
